@@ -395,7 +395,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         assert len(algorithm.strength.measurements) == 3
         facts = {"identity": BattlesnakeLauncher().checkpoint_identity(algorithm.config),
                  "env_config": algorithm.config.env_config}  # fmt: skip
-        kept = checkpoints.save(algorithm, tmp_path, facts)
+        kept = checkpoints.CheckpointFolder(tmp_path).save(algorithm, facts)
     best, _ = policy_loader.load_score_fn(kept)
     np.testing.assert_allclose(best(boards), expected, rtol=1e-5)
     last = policy_loader.as_score_fn(policy_loader.PolicyCheckpoint(kept, last=True).load_network())
@@ -425,7 +425,7 @@ def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_
     with built(small_config("DQN")) as algorithm:
         algorithm.train()
         facts = {"identity": BattlesnakeLauncher().checkpoint_identity(algorithm.config)}
-        kept = checkpoints.save(algorithm, tmp_path, facts)
+        kept = checkpoints.CheckpointFolder(tmp_path).save(algorithm, facts)
     np.savez(kept / "best.npz", strange=np.zeros(3))
     with pytest.raises(checkpoints.CheckpointError, match="weights"):
         policy_loader.PolicyCheckpoint(kept).load_network()

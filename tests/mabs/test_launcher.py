@@ -428,7 +428,7 @@ def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(
     out, err = command.communicate()
     assert command.returncode == 130, err
     assert "Traceback" not in err
-    last = checkpoints.newest_checkpoint(run / "checkpoints")
+    last = checkpoints.CheckpointFolder(run / "checkpoints").newest()
     assert last is not None
     assert str(last) in out
     assert checkpoints.read_metadata(last)["training_iteration"] == len(rows(run))
@@ -462,7 +462,9 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     (told,) = [line for line in done.stderr.splitlines() if "No space left" in line]
-    last = checkpoints.newest_checkpoint(tmp_path / "kept" / "runs" / "DQN-5x5-2" / "checkpoints")
+    last = checkpoints.CheckpointFolder(
+        tmp_path / "kept" / "runs" / "DQN-5x5-2" / "checkpoints"
+    ).newest()
     assert last is not None
     assert "small/runs/DQN-5x5-2" in told
     assert told.endswith(str(Path("small", *last.parts[-4:])))

@@ -199,7 +199,7 @@ def test_rllibs_ppo_resumes_with_its_coefficients(ray_with_games: None, tmp_path
     )
     with built(config) as algorithm:
         algorithm.train()
-        path = checkpoints.save(algorithm, tmp_path, {})
+        path = checkpoints.CheckpointFolder(tmp_path).save(algorithm, {})
         env_steps = algorithm.metrics.peek(("env_runners", "num_env_steps_sampled_lifetime"))
         before = state(algorithm)
     assert before[0] < 0.1

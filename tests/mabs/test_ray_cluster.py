@@ -196,7 +196,7 @@ def test_expert_iteration_survives_a_node(cluster: Cluster) -> None:
     assert trainer.wait(PATIENCE) == 128 + signal.SIGTERM, trainer.log
     moves = [row["env_steps"] for row in cluster.curve()]
     assert all(low < high for low, high in pairwise(moves))
-    last = checkpoints.newest_checkpoint(trainer.folder / "checkpoints")
+    last = checkpoints.CheckpointFolder(trainer.folder / "checkpoints").newest()
     assert last is not None
     assert checkpoints.read_metadata(last)["training_iteration"] == len(moves)
 
@@ -235,7 +235,7 @@ def check_resumes(cluster: Cluster) -> None:
     before = cluster.curve()
     folder = cluster.trainer.folder / "checkpoints"
     last = folder / f"checkpoint_{len(before):06d}"
-    assert checkpoints.newest_checkpoint(folder) == last
+    assert checkpoints.CheckpointFolder(folder).newest() == last
     assert checkpoints.read_metadata(last)["env_steps"] == before[-1]["env_steps"]
     PolicyCheckpoint(last).load_network()
     # With a node less there is room for a runner less.

@@ -41,14 +41,14 @@ NUMBERS = collections.OrderedDict(
 
 
 def test_the_last_two_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
-    assert checkpoints.newest_checkpoint(tmp_path) is None
+    assert checkpoints.CheckpointFolder(tmp_path).newest() is None
     for iteration in (10, 999_999, 1_000_000):
-        checkpoints.save(Algorithm(iteration), tmp_path, FACTS)
+        checkpoints.CheckpointFolder(tmp_path).save(Algorithm(iteration), FACTS)
     assert {path.name for path in tmp_path.iterdir()} == {
         "checkpoint_999999",
         "checkpoint_1000000",
     }
-    newest = checkpoints.newest_checkpoint(tmp_path)
+    newest = checkpoints.CheckpointFolder(tmp_path).newest()
     assert newest is not None
     assert (newest / "weights").read_text() == "1000000"
     assert checkpoints.read_metadata(newest) == FACTS
@@ -60,22 +60,22 @@ def test_files_come_along_and_belong_to_it(tmp_path: Path) -> None:
     curves.write_text("env_steps\n7\n")
     folder = tmp_path / "checkpoints"
     for iteration in (1, 2):
-        newest = checkpoints.save(Algorithm(iteration), folder, FACTS, [curves])
+        newest = checkpoints.CheckpointFolder(folder).save(Algorithm(iteration), FACTS, [curves])
     assert (newest / curves.name).read_text() == curves.read_text()
     (newest / curves.name).unlink()  # as in an incomplete copy
-    assert checkpoints.newest_checkpoint(folder) == folder / "checkpoint_000001"
+    assert checkpoints.CheckpointFolder(folder).newest() == folder / "checkpoint_000001"
 
 
 def test_a_half_written_checkpoint_does_not_count(tmp_path: Path) -> None:
-    whole = checkpoints.save(Algorithm(1), tmp_path, FACTS)
+    whole = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS)
     with pytest.raises(OSError, match="disk full"):
-        checkpoints.save(Algorithm(2, dies=True), tmp_path, FACTS)
+        checkpoints.CheckpointFolder(tmp_path).save(Algorithm(2, dies=True), FACTS)
     assert list(tmp_path.iterdir()) == [whole], "a full disk has no room for the rest"
     # Left by a killed process.
     (tmp_path / "checkpoint_000002.unfinished").mkdir()
-    assert checkpoints.newest_checkpoint(tmp_path) == whole
+    assert checkpoints.CheckpointFolder(tmp_path).newest() == whole
     # The next attempt replaces it.
-    checkpoints.save(Algorithm(2), tmp_path, FACTS)
+    checkpoints.CheckpointFolder(tmp_path).save(Algorithm(2), FACTS)
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
         "checkpoint_000001",
         "checkpoint_000002",
@@ -93,7 +93,7 @@ def test_a_checkpoint_is_on_disk_before_it_has_its_name_and_the_older_ones_go(
     monkeypatch.setattr(checkpoints, "sync_tree", record)
     monkeypatch.setattr(checkpoints, "sync", record)
     for number in (1, 2):
-        checkpoints.save(Algorithm(number), tmp_path, FACTS, keep=1)
+        checkpoints.CheckpointFolder(tmp_path).save(Algorithm(number), FACTS, keep=1)
     first, second = "checkpoint_000001", "checkpoint_000002"
     assert synced[2:] == [
         (f"{second}.unfinished", [first, f"{second}.unfinished"]),
@@ -104,35 +104,35 @@ def test_a_checkpoint_is_on_disk_before_it_has_its_name_and_the_older_ones_go(
 
 def test_damaged_later_checkpoints_do_not_replace_the_new_one(tmp_path: Path) -> None:
     for iteration in (4, 6, 7):
-        newest = checkpoints.save(Algorithm(iteration), tmp_path, FACTS, keep=3)
+        newest = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(iteration), FACTS, keep=3)
         if iteration > 4:
             (newest / "weights").unlink()
-    new = checkpoints.save(Algorithm(5), tmp_path, FACTS)
-    assert checkpoints.newest_checkpoint(tmp_path) == new
+    new = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(5), FACTS)
+    assert checkpoints.CheckpointFolder(tmp_path).newest() == new
     assert (tmp_path / "checkpoint_000004").exists()
 
 
 def test_a_replaced_checkpoint_is_deleted_after_the_new_one_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoints.save(Algorithm(1), tmp_path, FACTS)
+    checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS)
     newest: list[Path | None] = []
     delete = shutil.rmtree
 
     def record(path: Path, **options: Any) -> None:
         delete(path, **options)
-        newest.append(checkpoints.newest_checkpoint(tmp_path))
+        newest.append(checkpoints.CheckpointFolder(tmp_path).newest())
 
     monkeypatch.setattr(shutil, "rmtree", record)
-    again = checkpoints.save(Algorithm(1), tmp_path, FACTS)
+    again = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS)
     assert newest == [again]
     assert list(tmp_path.iterdir()) == [again]
 
 
 def test_deleting_spares_other_files(tmp_path: Path) -> None:
-    checkpoints.save(Algorithm(1), tmp_path, FACTS)
+    checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS)
     (tmp_path / "notes.txt").write_text("mine")
-    checkpoints.delete_checkpoints(tmp_path)
+    checkpoints.CheckpointFolder(tmp_path).delete_all()
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -140,15 +140,15 @@ def test_checkpoints_of_killed_processes_are_deleted(tmp_path: Path) -> None:
     leftover = tmp_path / "checkpoint_000005.unfinished"
     for iteration in (4, 6):
         leftover.mkdir()
-        checkpoints.save(Algorithm(iteration), tmp_path, FACTS)
+        checkpoints.CheckpointFolder(tmp_path).save(Algorithm(iteration), FACTS)
         assert not leftover.exists()
     leftover.mkdir()
-    checkpoints.delete_checkpoints(tmp_path)
+    checkpoints.CheckpointFolder(tmp_path).delete_all()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_first_difference_is_named(tmp_path: Path) -> None:
-    checkpoint = checkpoints.save(Algorithm(1), tmp_path, FACTS)
+    checkpoint = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS)
     checkpoints.check_compatible(checkpoint, FACTS)
     other = {"identity": {"board_size": [7, 7], "network": 3, "actions": ["up"]}}
     with pytest.raises(CheckpointError) as error:
@@ -161,25 +161,27 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_came_only_in_part_does_not_count(tmp_path: Path) -> None:
     # S3 gets files one by one, so an interrupted job may leave any part of a checkpoint.
-    whole = checkpoints.save(Algorithm(1), tmp_path, FACTS)
-    part = checkpoints.save(Algorithm(2), tmp_path, FACTS)
+    whole = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS)
+    part = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(2), FACTS)
     (part / "weights").write_text("")
-    assert checkpoints.newest_checkpoint(tmp_path) == whole
+    assert checkpoints.CheckpointFolder(tmp_path).newest() == whole
     (part / "weights").unlink()
-    assert checkpoints.newest_checkpoint(tmp_path) == whole
+    assert checkpoints.CheckpointFolder(tmp_path).newest() == whole
     (whole / checkpoints.CHECKPOINT_METADATA_FILE).write_text("{")
-    assert checkpoints.newest_checkpoint(tmp_path) is None
+    assert checkpoints.CheckpointFolder(tmp_path).newest() is None
 
 
 def test_every_damaged_checkpoint_that_is_passed_over_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = checkpoints.save(Algorithm(1), tmp_path, FACTS)
-    short, bare = (checkpoints.save(Algorithm(n), tmp_path, FACTS, keep=3) for n in (2, 3))
+    whole = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS)
+    short, bare = (
+        checkpoints.CheckpointFolder(tmp_path).save(Algorithm(n), FACTS, keep=3) for n in (2, 3)
+    )
     (short / "weights").write_text("")
     (bare / checkpoints.CHECKPOINT_METADATA_FILE).unlink()
     told: list[str] = []
-    assert checkpoints.newest_checkpoint(tmp_path, told.append) == whole
+    assert checkpoints.CheckpointFolder(tmp_path).newest(told.append) == whole
     size = (whole / "weights").stat().st_size
     of_bare, of_short = told
     assert re.search(rf"{re.escape(str(bare))}: metadata\.json\b", of_bare)

@@ -140,10 +140,11 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
 def test_an_error_of_a_learner_in_another_process_is_raised() -> None:
     results = [ResultOrError(1), ResultOrError(error=RuntimeError("out of memory"))]
     group = SimpleNamespace(foreach_learner=lambda call: results)
+    learners = divergence.Learners(SimpleNamespace(learner_group=group))
     with pytest.raises(RuntimeError, match="out of memory"):
-        checkpoints.call_learners(group, lambda learner: 1)
+        learners.call(lambda learner: 1)
     del results[1]
-    assert checkpoints.call_learners(group, lambda learner: 1) == [1]
+    assert learners.call(lambda learner: 1) == [1]
 
 
 class Weighted(Counting):

@@ -77,96 +77,110 @@ class CheckpointError(ValueError):
     """Error raised if a checkpoint is missing or belongs to another experiment."""
 
 
-def save(
-    algorithm: Any,
-    folder: Path,
-    metadata: Mapping[str, Any],
-    files: Sequence[Path] = (),
-    keep: int = 2,
-) -> Path:
-    """Write a new checkpoint into ``folder``, and delete old checkpoints.
-
-    The checkpoint is renamed to its final name when all files are complete and on disk. After that,
-    the older checkpoints are deleted. A killed job therefore leaves a complete checkpoint, even
-    after a power failure. SageMaker copies the directory to S3 and back file by file. The metadata
-    therefore lists the checkpoint's files.
+class CheckpointFolder:
+    """Directory of all checkpoints of a run.
 
     Args:
-        algorithm: RLlib's algorithm to save.
-        folder: Directory of all checkpoints of the run.
-        metadata: JSON values to store in the metadata file.
-        files: Files to copy into the checkpoint.
-        keep: Number of latest checkpoints to keep, including the new checkpoint.
-
-    Returns:
-        Directory of the new checkpoint.
+        path: The directory, which may not exist yet.
     """
-    target = folder / f"{_CHECKPOINT_PREFIX}{algorithm.training_iteration:06d}"
-    draft = folder / (target.name + _UNFINISHED_SUFFIX)
-    _delete_unfinished(folder)
-    draft.mkdir(parents=True)
-    try:
-        algorithm.save_to_path(str(draft.absolute()))
-        for path in files:
-            shutil.copy(path, draft)
-        if (group := getattr(algorithm, "learner_group", None)) is not None:
-            (kl_coeffs, *_) = call_learners(group, lambda one: dict(getattr(one, _KL_COEFFS, {})))
-            if kl_coeffs:
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def save(
+        self,
+        algorithm: Any,
+        metadata: Mapping[str, Any],
+        files: Sequence[Path] = (),
+        keep: int = 2,
+    ) -> Path:
+        """Write a new checkpoint, and delete old checkpoints.
+
+        The checkpoint is renamed to its final name when all files are complete and on disk. After
+        that, the older checkpoints are deleted. A killed job therefore leaves a complete
+        checkpoint, even after a power failure. SageMaker copies the directory to S3 and back file
+        by file. The metadata therefore lists the checkpoint's files.
+
+        Args:
+            algorithm: RLlib's algorithm to save.
+            metadata: JSON values to store in the metadata file.
+            files: Files to copy into the checkpoint.
+            keep: Number of latest checkpoints to keep, including the new checkpoint.
+
+        Returns:
+            Directory of the new checkpoint.
+        """
+        from sagemaker_rl.runs.divergence import Learners  # Imports torch.
+
+        target = self._path / f"{_CHECKPOINT_PREFIX}{algorithm.training_iteration:06d}"
+        draft = self._path / (target.name + _UNFINISHED_SUFFIX)
+        self._delete_unfinished()
+        draft.mkdir(parents=True)
+        try:
+            algorithm.save_to_path(str(draft.absolute()))
+            for path in files:
+                shutil.copy(path, draft)
+            found = Learners(algorithm).call(lambda one: dict(getattr(one, _KL_COEFFS, {})))
+            if kl_coeffs := next(iter(found), {}):
                 text = json.dumps({module: float(coeff) for module, coeff in kl_coeffs.items()})
                 (draft / _KL_FILE).write_text(text + "\n")
-        content = {**metadata, _FILES_KEY: _file_sizes(draft)}
-        (draft / CHECKPOINT_METADATA_FILE).write_text(json.dumps(content, indent=2) + "\n")
-        sync_tree(draft)  # A power failure must not leave empty files under the final name.
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)  # The files may have filled the disk.
-        raise
-    replaced = folder / f"{target.name}.replaced{_UNFINISHED_SUFFIX}"
-    if target.exists():  # Its deletion takes longer than its renaming.
-        target.rename(replaced)
-    draft.rename(target)
-    shutil.rmtree(replaced, ignore_errors=True)
-    sync(folder)
-    found = _list_checkpoints(folder)
-    # Later checkpoints are damaged, because the run has not resumed from them.
-    for old in found[: max(found.index(target) + 1 - keep, 0)]:
-        shutil.rmtree(old)
-    return target
+            content = {**metadata, _FILES_KEY: _file_sizes(draft)}
+            (draft / CHECKPOINT_METADATA_FILE).write_text(json.dumps(content, indent=2) + "\n")
+            sync_tree(draft)  # A power failure must not leave empty files under the final name.
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)  # The files may have filled the disk.
+            raise
+        replaced = self._path / f"{target.name}.replaced{_UNFINISHED_SUFFIX}"
+        if target.exists():  # Its deletion takes longer than its renaming.
+            target.rename(replaced)
+        draft.rename(target)
+        shutil.rmtree(replaced, ignore_errors=True)
+        sync(self._path)
+        checkpoints = self._list()
+        # Later checkpoints are damaged, because the run has not resumed from them.
+        for old in checkpoints[: max(checkpoints.index(target) + 1 - keep, 0)]:
+            shutil.rmtree(old)
+        return target
 
+    def newest(self, report: Callable[[str], None] = lambda line: None) -> Path | None:
+        """Return the newest complete checkpoint.
 
-def delete_checkpoints(folder: Path) -> None:
-    """Delete all checkpoints in ``folder``, but no other files."""
-    _delete_unfinished(folder)
-    for checkpoint in _list_checkpoints(folder):
-        shutil.rmtree(checkpoint)
+        Args:
+            report: Function called with a message about each newer checkpoint that is damaged.
 
+        Returns:
+            Directory of the checkpoint, or None if no checkpoint is complete.
+        """
+        for path in reversed(self._list()):
+            damage = _find_damage(path)
+            if not damage:
+                return path
+            report(f"skipping the damaged checkpoint {path}: {damage}")
+        return None
 
-def _delete_unfinished(folder: Path) -> None:
-    """Delete the checkpoints in ``folder`` that a killed process left incomplete.
+    def delete_all(self) -> None:
+        """Delete all checkpoints, but no other files."""
+        self._delete_unfinished()
+        for checkpoint in self._list():
+            shutil.rmtree(checkpoint)
 
-    No other process may write into ``folder`` at the same time.
-    """
-    for draft in folder.glob(f"{_CHECKPOINT_PREFIX}*{_UNFINISHED_SUFFIX}"):
-        shutil.rmtree(draft, ignore_errors=True)
+    def _delete_unfinished(self) -> None:
+        """Delete the checkpoints that a killed process left incomplete.
 
+        No other process may write into the directory at the same time.
+        """
+        for draft in self._path.glob(f"{_CHECKPOINT_PREFIX}*{_UNFINISHED_SUFFIX}"):
+            shutil.rmtree(draft, ignore_errors=True)
 
-def newest_checkpoint(
-    folder: Path, report: Callable[[str], None] = lambda line: None
-) -> Path | None:
-    """Return the newest complete checkpoint in ``folder``.
-
-    Args:
-        folder: Directory of all checkpoints of the run.
-        report: Function called with a message about each newer checkpoint that is damaged.
-
-    Returns:
-        Directory of the checkpoint, or None if no checkpoint is complete.
-    """
-    for path in reversed(_list_checkpoints(folder)):
-        damage = _find_damage(path)
-        if not damage:
-            return path
-        report(f"skipping the damaged checkpoint {path}: {damage}")
-    return None
+    def _list(self) -> list[Path]:
+        """Return the directories of all checkpoints, oldest first."""
+        found = [
+            path
+            for path in self._path.glob(f"{_CHECKPOINT_PREFIX}*")
+            if path.is_dir() and path.suffix != _UNFINISHED_SUFFIX
+        ]
+        # A name has at least six digits.
+        return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -183,7 +197,7 @@ def find_checkpoint(path: Path) -> Path:
             raise CheckpointError(f"{path} is damaged: {damage}; use another checkpoint")
         return path
     for folder in (path / "checkpoints", path):
-        if (found := newest_checkpoint(folder, _print_warning)) is not None:
+        if (found := CheckpointFolder(folder).newest(_print_warning)) is not None:
             return found
     raise CheckpointError(
         f"{path} is neither a checkpoint nor a directory of checkpoints; a checkpoint contains "
@@ -273,17 +287,6 @@ def _print_warning(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def _list_checkpoints(folder: Path) -> list[Path]:
-    """Return the directories of all checkpoints in ``folder``, oldest first."""
-    found = [
-        path
-        for path in folder.glob(f"{_CHECKPOINT_PREFIX}*")
-        if path.is_dir() and path.suffix != _UNFINISHED_SUFFIX
-    ]
-    # A name has at least six digits.
-    return sorted(found, key=lambda path: (len(path.name), path.name))
-
-
 class _RestrictedUnpickler(pickle.Unpickler):
     """Unpickler that resolves only the names in `_SAFE_GLOBALS`."""
 
@@ -366,26 +369,15 @@ def restore_algorithm(
         checkpoint: Directory of the checkpoint.
         env_steps: Env steps until the checkpoint, which determine the values of the schedules.
     """
+    from sagemaker_rl.runs.divergence import Learners  # Imports torch.
+
     algorithm.restore_from_path(str(checkpoint.absolute()))
-    if (group := getattr(algorithm, "learner_group", None)) is not None:
-        path = checkpoint / _KL_FILE
-        kl_coeffs = json.loads(path.read_text()) if path.exists() else {}
-        resume = functools.partial(_resume_settings, env_steps=env_steps, kl_coeffs=kl_coeffs)
-        call_learners(group, resume)
+    path = checkpoint / _KL_FILE
+    kl_coeffs = json.loads(path.read_text()) if path.exists() else {}
+    resume = functools.partial(_resume_settings, env_steps=env_steps, kl_coeffs=kl_coeffs)
+    Learners(algorithm).call(resume)
     if (loaded := config.callbacks_on_checkpoint_loaded) is not None:
         loaded(algorithm=algorithm)
-
-
-def call_learners(group: Any, call: Callable[[Any], Any]) -> list[Any]:
-    """Return the results of ``call`` on all learners of RLlib's learner group.
-
-    RLlib would return the exception of a learner in another process as its result.
-    """
-    results = list(group.foreach_learner(call))
-    for result in results:
-        if not result.ok:
-            raise result.get()
-    return [result.get() for result in results]
 
 
 def _resume_settings(learner: Any, env_steps: int, kl_coeffs: Mapping[str, float]) -> None:

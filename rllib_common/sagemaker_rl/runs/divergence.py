@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +15,6 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX
-from sagemaker_rl.runs.checkpoints import call_learners
 
 _SUSPECT_SETTINGS = (
     *("lr", "bootstrap_lr", "gamma", "lambda_", "grad_clip", "clip_param", "adam_epsilon"),
@@ -28,21 +28,6 @@ class DivergedError(RuntimeError):
     """Error raised if weights or losses are no longer finite."""
 
 
-def check_weights(algorithm: Any) -> None:
-    """Check that all weights of an algorithm's learners are finite.
-
-    An algorithm without RLlib's learners checks its own weights.
-
-    Raises:
-        DivergedError: If a weight is NaN or infinite.
-    """
-    group = getattr(algorithm, "learner_group", None)
-    if group is None:
-        return
-    if not all(call_learners(group, lambda one: all(map(is_finite, one.module.values())))):
-        raise DivergedError("the network has weights that are not finite")
-
-
 def is_finite(module: Any) -> bool:
     """Return whether all weights of a torch module are finite.
 
@@ -53,25 +38,47 @@ def is_finite(module: Any) -> bool:
     return all(bool(torch.isfinite(weights).all()) for weights in module.state_dict().values())
 
 
-def copy_learner_state(algorithm: Any) -> Any:
-    """Return a copy of the weights and of the optimizer's state.
+class Learners:
+    """Learners of an algorithm; an algorithm without RLlib's learners has none."""
 
-    If the algorithm has no RLlib learners, the function returns None.
-    """
-    group = getattr(algorithm, "learner_group", None)
-    if group is None:
-        return None
-    names = [f"learner/{component}" for component in ("rl_module", "optimizer")]
-    return copy.deepcopy(group.get_state(components=names))
+    def __init__(self, algorithm: Any) -> None:
+        self._group = getattr(algorithm, "learner_group", None)
 
+    def call(self, function: Callable[[Any], Any]) -> list[Any]:
+        """Return the results of ``function`` on all learners.
 
-def restore_learner_state(algorithm: Any, state: Any) -> None:
-    """Restore the state that `copy_learner_state` returned."""
-    if state is None:
-        return
-    # RLlib's learners ignore weights that are older than their own weights.
-    state["learner"].pop(WEIGHTS_SEQ_NO)
-    algorithm.learner_group.set_state(state)
+        RLlib would return the exception of a learner in another process as its result.
+        """
+        results = list(self._group.foreach_learner(function)) if self._group is not None else []
+        for result in results:
+            if not result.ok:
+                raise result.get()
+        return [result.get() for result in results]
+
+    def check_weights(self) -> None:
+        """Check that all weights are finite.
+
+        An algorithm without RLlib's learners checks its own weights.
+
+        Raises:
+            DivergedError: If a weight is NaN or infinite.
+        """
+        if not all(self.call(lambda one: all(map(is_finite, one.module.values())))):
+            raise DivergedError("the network has weights that are not finite")
+
+    def copy_state(self) -> Any:
+        """Return a copy of the weights and of the optimizer's state, or None without learners."""
+        if self._group is None:
+            return None
+        names = [f"learner/{component}" for component in ("rl_module", "optimizer")]
+        return copy.deepcopy(self._group.get_state(components=names))
+
+    def restore_state(self, state: Any) -> None:
+        """Restore the state that `copy_state` returned."""
+        if self._group is not None:
+            # RLlib's learners ignore weights that are older than their own weights.
+            state["learner"].pop(WEIGHTS_SEQ_NO)
+            self._group.set_state(state)
 
 
 def find_likely_cause(config: AlgorithmConfig) -> str:

@@ -53,8 +53,7 @@ from sagemaker_rl.job.resources import (
 )
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.job.utilization import ResourcePlan
-from sagemaker_rl.runs import checkpoints
-from sagemaker_rl.runs.checkpoints import CheckpointError
+from sagemaker_rl.runs.checkpoints import CheckpointError, CheckpointFolder, check_compatible
 from sagemaker_rl.runs.training_run import (
     CPU_MINUTES_RESULT,
     CSV_COLUMNS,
@@ -292,13 +291,13 @@ class Launch:
         damaged: list[str] = []
         checkpoint = None
         if options.resume:
-            checkpoint = checkpoints.newest_checkpoint(job.checkpoint_dir, damaged.append)
+            checkpoint = CheckpointFolder(job.checkpoint_dir).newest(damaged.append)
         if damaged and checkpoint is None:
             damaged.append("no checkpoint is complete, so training starts from scratch")
         for line in damaged:
             log_line(line)
         if checkpoint is not None:
-            checkpoints.check_compatible(checkpoint, metadata)
+            check_compatible(checkpoint, metadata)
         return TrainingRun(
             config=config,
             job=job,
@@ -333,7 +332,7 @@ class Launch:
     def _run_training(self, run: TrainingRun) -> int:
         """Train and export the model, and return the exit status."""
         if run.checkpoint is None:
-            checkpoints.delete_checkpoints(run.job.checkpoint_dir)
+            CheckpointFolder(run.job.checkpoint_dir).delete_all()
         run.restore_progress_csv()
         with deferred_stop_signals(raise_immediately=True) as stop_signals:
             try:
@@ -454,7 +453,7 @@ def _find_disk_full_error(error: BaseException | None) -> OSError | None:
 
 def _disk_full_message(run: TrainingRun, error: OSError) -> str:
     """Return the message about a full disk, with the remedy."""
-    last = checkpoints.newest_checkpoint(run.job.checkpoint_dir)
+    last = CheckpointFolder(run.job.checkpoint_dir).newest()
     remedy = f"the same command resumes from {last}" if last else "run the command again"
     path = error.filename or run.job.checkpoint_dir.parent
     return f"no space to write {path} ({error.strerror}); free space, then {remedy}"

@@ -319,7 +319,7 @@ class TrainingRun:
     def _check_initial_weights(self, algorithm: Algorithm) -> None:
         """Reject a network whose weights are not finite before training starts."""
         try:
-            divergence.check_weights(algorithm)
+            divergence.Learners(algorithm).check_weights()
         except divergence.DivergedError as error:
             raise checkpoints.CheckpointError(
                 f"{self.checkpoint or 'the initial network'}: {error}; start from another policy, "
@@ -334,6 +334,7 @@ class TrainingRun:
         stop_signals: PendingSignals,
     ) -> None:
         """Run iterations until a stop condition, a signal or divergence."""
+        learners = divergence.Learners(algorithm)
         before, began, used = self._seconds, time.monotonic(), time.process_time()
         driver_cpu_before_s, steps_before = self._driver_cpu_s, self._steps
         saved = began
@@ -347,7 +348,7 @@ class TrainingRun:
                 )
                 self._add_env_runners(algorithm)
                 algorithm.run_progress = 1 - self._remaining_fraction()
-                good = divergence.copy_learner_state(algorithm)
+                good = learners.copy_state()
                 try:
                     with stop_signals.abort_after(limit if good else 0.0):
                         self._wait_for_lost_env_runners(algorithm)
@@ -358,7 +359,7 @@ class TrainingRun:
                     # iteration fails.
                     if not stop_signals:
                         self._report_divergence(algorithm, error)
-                    divergence.restore_learner_state(algorithm, good)
+                    learners.restore_state(good)
                     algorithm._iteration = self._iterations  # RLlib has counted a diverged loss.
                     return
                 self._iterations = algorithm.training_iteration
@@ -395,7 +396,7 @@ class TrainingRun:
         Raises:
             DivergedError: If a weight is not finite, or no loss of the updates is finite.
         """
-        divergence.check_weights(algorithm)
+        divergence.Learners(algorithm).check_weights()
         numbers = dict(flatten(results))
         losses = [loss for key, loss in numbers.items() if _LOSS_PATTERN.fullmatch(key)]
         if (
@@ -410,7 +411,7 @@ class TrainingRun:
         if not isinstance(error, divergence.DivergedError):
             # Env runners may also fail because their network returns NaN.
             try:
-                divergence.check_weights(algorithm)
+                divergence.Learners(algorithm).check_weights()
             except divergence.DivergedError as cause:
                 error = cause
             else:
@@ -482,7 +483,8 @@ class TrainingRun:
             "driver_cpu_minutes": round(self._driver_cpu_s / 60, 3),
         }
         curves = [self.job.output_dir / CSV_FILE]
-        self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, metadata, curves)
+        folder = checkpoints.CheckpointFolder(self.job.checkpoint_dir)
+        self.checkpoint = folder.save(algorithm, metadata, curves)
 
     def _remaining_fraction(self) -> float:
         """Return the remaining fraction of the run, at most 1.

@@ -39,7 +39,7 @@ from battlesnake_rl.mabs.policy.q_network import (
     TRUNK_DEFAULTS,
     WeightAveragingMixin,
 )
-from sagemaker_rl.runs import checkpoints
+from sagemaker_rl.runs.divergence import Learners
 
 _RECENT_GAMES_KEY = "recent_games"
 _NEXT_PAST_SELF_KEY = "next_past_self"
@@ -334,7 +334,7 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
 
     def _foreach_learner(self, call: Callable[[Any], Any]) -> list[Any]:
         """Return the results of ``call`` on all learners, or raise their exceptions."""
-        return checkpoints.call_learners(self.learner_group, call)
+        return Learners(self).call(call)
 
     def _aggregate_learner_metrics(self) -> None:
         """Aggregate the learners' metrics of all updates since the last call.

@@ -21,7 +21,7 @@ from battlesnake_rl.mabs.policy.policy_loader import (
 from battlesnake_rl.mabs.policy.q_network import network_settings
 from battlesnake_rl.mabs.strength.ladder_evaluator import LadderPlayer
 from sagemaker_rl.job.process_environment import limit_torch_threads
-from sagemaker_rl.runs import divergence
+from sagemaker_rl.runs.divergence import Learners
 
 
 class LadderEvaluationMixin(LadderPlayer, Algorithm):  # type: ignore[misc]
@@ -46,7 +46,7 @@ class LadderEvaluationMixin(LadderPlayer, Algorithm):  # type: ignore[misc]
 
     def _load_starting_weights(self, path: Path) -> None:
         """Load the weights of the policy at ``path`` into the learners and env runners."""
-        warm_start.load_into_learners(self.learner_group, path)
+        warm_start.load_into_learners(self, path)
         self.env_runner_group.sync_weights(
             from_worker_or_learner_group=self.learner_group, inference_only=True
         )
@@ -58,7 +58,7 @@ class LadderEvaluationMixin(LadderPlayer, Algorithm):  # type: ignore[misc]
             DivergedError: If the weights are no longer finite.
         """
         results: dict[str, Any] = super().step()
-        divergence.check_weights(self)  # NaN weights must not become the strongest weights.
+        Learners(self).check_weights()  # NaN weights must not become the strongest weights.
         return results | self.evaluate_on_ladder()
 
     def _get_export_weights(self) -> Weights:

@@ -16,7 +16,7 @@ from torch import nn
 from battlesnake_gym import policy_file
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.policy.policy_loader import PolicyCheckpoint, Weights, find_policy
-from sagemaker_rl.runs.checkpoints import call_learners
+from sagemaker_rl.runs.divergence import Learners
 
 _Q_TO_LOGIT_SCALE = 20.0
 """Factor from Q-values to logits when a Q-network initializes a policy head."""
@@ -117,8 +117,8 @@ def _load_into_network(network: nn.Module, weights: Weights, path: Path) -> None
     network.load_state_dict({name: torch.tensor(weights[name]) for name in wanted})
 
 
-def load_into_learners(group: Any, path: Path) -> None:
-    """Load the policy in ``path`` into all modules and target networks of RLlib's learner group.
+def load_into_learners(algorithm: Any, path: Path) -> None:
+    """Load the policy in ``path`` into all learners of an algorithm.
 
     Raises:
         ValueError: If the weights do not fit a module.
@@ -138,4 +138,4 @@ def load_into_learners(group: Any, path: Path) -> None:
                 for trained, target in one.get_target_network_pairs():
                     target.load_state_dict(trained.state_dict())
 
-    call_learners(group, load)
+    Learners(algorithm).call(load)

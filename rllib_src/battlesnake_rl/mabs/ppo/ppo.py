@@ -30,7 +30,6 @@ from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.settings.algorithm_settings import PPOSettings
-from sagemaker_rl.runs import checkpoints
 
 _OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "value_targets"
 """Names of columns of a batch; each column is float32 (M,).
@@ -412,7 +411,7 @@ class PPO(BatchedAlgorithm):
     def _load_starting_weights(self, path: Path) -> None:
         super()._load_starting_weights(path)
         # Learners on other machines cannot read the policy's file.
-        checkpoints.call_learners(self.learner_group, PPOLearner.keep_start_module)
+        self._foreach_learner(PPOLearner.keep_start_module)
 
     def training_step(self) -> None:
         """Train on the rollouts of the env runners.
