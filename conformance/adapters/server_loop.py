@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Protocol
+from typing import Any
 
 Json = dict[str, Any]
 
@@ -20,24 +20,16 @@ class CannotContinueError(Exception):
     """Error for a position from which the rules cannot continue."""
 
 
-class Adapter(Protocol):
-    """An adapter for an engine.
-
-    An adapter also has the method `start(header)`, the method `load(header, state)`, or both
-    methods. An adapter of an engine with a view radius has the method `limit_view(message)`.
-    """
-
-    def play_turn(self, moves: list[str | None]) -> Json:
-        """Play one turn and return the position.
-
-        ``moves`` contains one move per snake, or None for an eliminated snake.
-        """
-
-
-def serve(name: str, adapter: Adapter, *lacks: str) -> None:
+def serve(name: str, adapter: Any, *lacks: str) -> None:
     """Read messages from stdin and write responses to stdout until the input ends.
 
-    ``lacks`` names the fields and messages that the engine does not support.
+    Args:
+        name: Name of the engine.
+        adapter: Object with the method `start(header)`, the method `load(header, state)`, or both
+            methods. The method `play_turn(moves)` receives one move per snake, or None for an
+            eliminated snake, and returns the position. If the engine has a view radius, the object
+            also has the method `limit_view(message)`.
+        lacks: Fields and messages that the engine does not support.
     """
     for line in sys.stdin:
         message = json.loads(line)
@@ -45,7 +37,7 @@ def serve(name: str, adapter: Adapter, *lacks: str) -> None:
             if "hello" in message:
                 response: Json = {"engine": name, "lacks": lacks}
             elif "start" in message:
-                response = adapter.start(message["start"])  # type: ignore[attr-defined]
+                response = adapter.start(message["start"])
             elif "load" in message:
                 if not hasattr(adapter, "load"):
                     raise UnsupportedGameError("the engine cannot load positions")

@@ -139,15 +139,6 @@ class Completion:
     unknown_name: Callable[[str], HyperparameterError] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """Text of a run's last log lines: strength, model files and next command."""
-
-    strength: str
-    model: str
-    next_command: str
-
-
 _SHORT_HELP_FLAGS = (
     *("--name", "--resume", "--dry-run", "--experiment", "--algorithm", "--minutes", "--opponents"),
     *("--num-snakes", "--board-size", "--start-from", "--env-name"),
@@ -219,17 +210,14 @@ class SageMakerRayLauncher:
 
     def export_model(
         self, config: AlgorithmConfig, checkpoint: Path, model_dir: Path
-    ) -> RunSummary:
+    ) -> tuple[str, str, str]:
         """Export the last checkpoint into ``model_dir``, even if training was stopped.
 
         Returns:
-            The text of the last log lines of the run.
+            The texts of the last log lines of the run: strength, model files and next command.
         """
-        return RunSummary(
-            strength="not measured; the curves are in progress.csv",
-            model=f"{checkpoint}, an RLlib checkpoint",
-            next_command="battlesnake-gym runs --web",
-        )
+        strength = "not measured; the curves are in progress.csv"
+        return strength, f"{checkpoint}, an RLlib checkpoint", "battlesnake-gym runs --web"
 
     @classmethod
     def train_main(cls, argv: Sequence[str] | None = None, prog: str | None = None) -> int:

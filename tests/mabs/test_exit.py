@@ -120,8 +120,8 @@ def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: 
     model = tmp_path / "model"
     model.mkdir()
     (model / "champion.evaluation").write_bytes(b"of a run that --no-resume deleted")
-    delivered = BattlesnakeLauncher().export_model(EXITConfig(), checkpoint, model)
-    assert delivered.model
+    _, delivered, _ = BattlesnakeLauncher().export_model(EXITConfig(), checkpoint, model)
+    assert delivered
     assert not list(model.iterdir())
 
 

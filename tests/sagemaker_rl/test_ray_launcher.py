@@ -18,7 +18,7 @@ from ray.tune.registry import register_env
 from battlesnake_gym.common.run_dir import LOCK_FILE, RUN_FILE
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import JobPaths
-from sagemaker_rl.job.resources import BufferSize, check_cpus, check_gpus, check_memory
+from sagemaker_rl.job.resources import BufferSize, check_cluster, check_cpus, check_memory
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
 from sagemaker_rl.runs.launch import Launch, _save_model_artifacts
 from sagemaker_rl.runs.training_run import TrainingRun
@@ -225,17 +225,17 @@ def test_gpus_are_those_of_the_cluster(
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: here)
     config = PPOConfig().update_from_dict(settings)
-    check_gpus(config, cluster)
+    check_cluster(config, 9, cluster, {})
     if cluster:
         with pytest.raises(HyperparameterError, match=rf"\b{cluster - 1}\b"):
-            check_gpus(config, cluster - 1)
+            check_cluster(config, 9, cluster - 1, {})
 
 
 def test_a_learner_in_the_driver_needs_a_gpu_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     config = PPOConfig().learners(num_learners=0, num_gpus_per_learner=1)
     with pytest.raises(HyperparameterError, match="1 GPUs"):
-        check_gpus(config, 4)
+        check_cluster(config, 9, 4, {})
 
 
 @pytest.mark.parametrize(("works", "there", "usable"), [(False, 1, 0), (True, 1, 1)])

@@ -36,40 +36,38 @@ class LegacyNames:
     convert: Callable[[str, Any], Any] = lambda name, value: value
     """Function from a former name and its value to the current value."""
 
+    def translate(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Translate former hyperparameters to current ones.
 
-def translate_names(
-    given: Mapping[str, Any], names: LegacyNames
-) -> tuple[dict[str, Any], list[str]]:
-    """Translate former hyperparameters to current ones.
+        Args:
+            given: Hyperparameters by current or former name.
 
-    Args:
-        given: Hyperparameters by current or former name.
-        names: Former names.
+        Returns:
+            Hyperparameters by current name, and a message for each change.
 
-    Returns:
-        Hyperparameters by current name, and a message for each change.
-
-    Raises:
-        HyperparameterError: If a name has no equivalent, or a value is set under two names.
-    """
-    values: dict[str, Any] = {}
-    messages: list[str] = []
-    for name, value in given.items():
-        if name in names.unsupported:
-            raise HyperparameterError(f"{name} has no equivalent; {names.unsupported[name]}")
-        if name in names.without_effect:
-            accepted, reason = names.without_effect[name]
-            if accepted and value not in accepted:
-                raise HyperparameterError(f"{name} cannot be {value!r}: {reason}; leave it out")
-            messages.append(f"{name} {value} is left out: {reason}")
-            continue
-        current = names.renamed.get(name, name)
-        if current in values or (current != name and current in given):
-            raise HyperparameterError(f"{name} and {current} set the same value; set only one name")
-        values[current] = _drop_driver_cpu(name, names.convert(name, value))
-        if current != name:
-            messages.append(f"{name} is now called {current}: {values[current]}")
-    return values, messages
+        Raises:
+            HyperparameterError: If a name has no equivalent, or a value is set under two names.
+        """
+        values: dict[str, Any] = {}
+        messages: list[str] = []
+        for name, value in given.items():
+            if name in self.unsupported:
+                raise HyperparameterError(f"{name} has no equivalent; {self.unsupported[name]}")
+            if name in self.without_effect:
+                accepted, reason = self.without_effect[name]
+                if accepted and value not in accepted:
+                    raise HyperparameterError(f"{name} cannot be {value!r}: {reason}; leave it out")
+                messages.append(f"{name} {value} is left out: {reason}")
+                continue
+            current = self.renamed.get(name, name)
+            if current in values or (current != name and current in given):
+                raise HyperparameterError(
+                    f"{name} and {current} set the same value; set only one name"
+                )
+            values[current] = _drop_driver_cpu(name, self.convert(name, value))
+            if current != name:
+                messages.append(f"{name} is now called {current}: {values[current]}")
+        return values, messages
 
 
 def _drop_driver_cpu(name: str, value: Any) -> Any:

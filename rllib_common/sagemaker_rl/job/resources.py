@@ -7,6 +7,7 @@ the memory after hours of training.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -135,7 +136,7 @@ def _num_reserved_cpus(config: AlgorithmConfig) -> float:
     return reserved
 
 
-def check_cuda_driver(environ: Mapping[str, str]) -> None:
+def check_cuda_driver() -> None:
     """Reject an instance whose GPUs torch cannot use.
 
     If torch cannot use the GPUs, training uses only the CPUs.
@@ -143,7 +144,7 @@ def check_cuda_driver(environ: Mapping[str, str]) -> None:
     Raises:
         HyperparameterError: If torch can use fewer GPUs than SageMaker's ``SM_NUM_GPUS``.
     """
-    paid = int(environ.get("SM_NUM_GPUS") or 0)
+    paid = int(os.environ.get("SM_NUM_GPUS") or 0)
     usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if usable >= paid:
         return
@@ -156,7 +157,7 @@ def check_cuda_driver(environ: Mapping[str, str]) -> None:
     )
 
 
-def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
+def _check_gpus(config: AlgorithmConfig, gpus: int) -> None:
     """Reject a configuration that needs more than ``gpus`` GPUs.
 
     Raises:
@@ -190,12 +191,22 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
         )
 
 
-def check_custom_resources(config: AlgorithmConfig, available: Mapping[str, float]) -> None:
-    """Reject a resource that ``available`` lacks, because Ray would wait for it forever.
+def check_cluster(
+    config: AlgorithmConfig, cpus: int, gpus: int, available: Mapping[str, float]
+) -> None:
+    """Reject a configuration that needs more than a cluster has, or this machine.
+
+    Args:
+        config: RLlib's configuration.
+        cpus: Number of CPUs.
+        gpus: Number of GPUs.
+        available: Amounts of Ray's custom resources, keyed by name.
 
     Raises:
-        HyperparameterError: If a process needs more of a custom resource than the cluster has.
+        HyperparameterError: If there is too little of a resource. Ray would wait for it forever.
     """
+    check_cpus(config, cpus)
+    _check_gpus(config, gpus)
     for group in ("per_env_runner", "per_learner", "for_main_process"):
         field = f"custom_resources_{group}"
         for name, wanted in getattr(config, field).items():

@@ -15,7 +15,7 @@ import shutil
 import signal
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -44,10 +44,9 @@ from sagemaker_rl.job.job_environment import (
 )
 from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.job.resources import (
+    check_cluster,
     check_cpus,
     check_cuda_driver,
-    check_custom_resources,
-    check_gpus,
     check_memory,
     max_env_runners,
 )
@@ -242,11 +241,9 @@ class Launch:
         if dry_run:
             self.messages += self._check_instances(config)
             return
-        check_cuda_driver(os.environ)
+        check_cuda_driver()
         if self.is_single_machine:
-            check_cpus(config, num_local_cpus())
-            check_gpus(config, torch.cuda.device_count())
-            check_custom_resources(config, {})
+            check_cluster(config, num_local_cpus(), torch.cuda.device_count(), {})
 
     def _check_instances(self, config: AlgorithmConfig) -> list[str]:
         """Return log lines with the expected utilization of a job's instances.
@@ -392,9 +389,7 @@ class Launch:
             config.env_runner_health_probe_timeout_s, _HEALTH_PROBE_TIMEOUT_S
         )
         run.max_env_runners = lambda: num_runners(cluster_resources()[0])
-        check_cpus(config, cpus)
-        check_gpus(config, gpus)
-        check_custom_resources(config, ray.cluster_resources())
+        check_cluster(config, cpus, gpus, ray.cluster_resources())
         if not run.is_finished:
             run.train(stop_signals)
 
@@ -414,7 +409,9 @@ class Launch:
     def _export_and_report(self, run: TrainingRun) -> None:
         """Export the last checkpoint, and report the run, even if training was stopped."""
         assert run.checkpoint is not None
-        summary = self.launcher.export_model(run.config, run.checkpoint, run.job.model_dir)
+        strength, model, next_command = self.launcher.export_model(
+            run.config, run.checkpoint, run.job.model_dir
+        )
         if run.job.in_sagemaker:
             _save_model_artifacts(run.checkpoint, run.job.model_dir, run.checkpoint_metadata)
         if run.diverged:
@@ -429,14 +426,13 @@ class Launch:
             log_line(line)
         if run.job.in_sagemaker:
             call = f"download_artifacts(estimator, Path('runs/{run.job.name}'))"
-            where = "sagemaker_rl.job.source_files"
-            summary = replace(summary, next_command=f"{where}.{call} downloads the run")
+            next_command = f"sagemaker_rl.job.source_files.{call} downloads the run"
         page = _write_report(run.job.output_dir)
         log_line(f"result: {result}")
-        log_line(f"strength: {summary.strength}")
-        log_line(f"model: {summary.model}")
+        log_line(f"strength: {strength}")
+        log_line(f"model: {model}")
         log_line(f"report: {page}")
-        log_line(f"next: {summary.next_command}")
+        log_line(f"next: {next_command}")
 
 
 def _find_disk_full_error(error: BaseException | None) -> OSError | None:

@@ -30,7 +30,7 @@ from sagemaker_rl.job.hyperparameters import (
 )
 from sagemaker_rl.job.job_environment import channel_folder, channel_names, log_line
 from sagemaker_rl.job.utilization import ResourcePlan
-from sagemaker_rl.ray_launcher import Completion, Hyperparameters, RunSummary, SageMakerRayLauncher
+from sagemaker_rl.ray_launcher import Completion, Hyperparameters, SageMakerRayLauncher
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -364,8 +364,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
 
     def export_model(
         self, config: AlgorithmConfig, checkpoint: Path, model_dir: Path
-    ) -> RunSummary:
-        """Write the trained policy or evaluation, and return a summary of the run."""
+    ) -> tuple[str, str, str]:
+        """Write the trained policy or evaluation, and return the texts of the last log lines."""
         from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
         from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
 
@@ -374,10 +374,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if _is_default_training(config):
             log_line(_published_elo_line())
         if own := getattr(config, "export_model", None):
-            return RunSummary(record.elo_summary(), *own(checkpoint, model_dir))
+            return record.elo_summary(), *own(checkpoint, model_dir)
         policy = export_checkpoint(checkpoint, model_dir / "policy.onnx")
         command = f"battlesnake-gym serve --policy {shlex.quote(str(policy))}"
-        return RunSummary(record.elo_summary(), str(policy), command)
+        return record.elo_summary(), str(policy), command
 
 
 def _published_elo_line() -> str:

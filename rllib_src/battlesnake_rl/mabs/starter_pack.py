@@ -14,7 +14,7 @@ from typing import Any
 
 from battlesnake_rl.mabs.envs.board_size_schedule import FIXED_SHAPE_OBSERVATION
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, parse_value
-from sagemaker_rl.job.legacy_names import COMMON_RENAMED, LegacyNames, translate_names
+from sagemaker_rl.job.legacy_names import COMMON_RENAMED, LegacyNames
 
 _RLLIB_SETTINGS_KEY = "additional_configs"
 """Hyperparameter of the starter pack that contains a dictionary of RLlib settings."""
@@ -109,7 +109,7 @@ def translate_hyperparameters(
             messages.append(
                 f"iterate_map_size needs an observation of fixed shape: {FIXED_SHAPE_OBSERVATION}"
             )
-    translated, renamed = translate_names(values, _NAMES)
+    translated, renamed = _NAMES.translate(values)
     named |= translated
     messages += renamed
     if {_RLLIB_SETTINGS_KEY, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":

@@ -31,7 +31,7 @@ from sagemaker_rl.job.hyperparameters import (
     parse_value,
 )
 from sagemaker_rl.job.utilization import ResourcePlan
-from sagemaker_rl.ray_launcher import Completion, Hyperparameters, RunSummary, SageMakerRayLauncher
+from sagemaker_rl.ray_launcher import Completion, Hyperparameters, SageMakerRayLauncher
 
 DEFAULT_FRAME_STACKS = {PROCGEN_ENV_NAME: 1, "stacked_procgen_env": 4}
 """Default ``frame_stack`` for each environment name of the starter kit."""
@@ -225,16 +225,14 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
     def export_model(
         self, config: AlgorithmConfig, checkpoint: Path, model_dir: Path
-    ) -> RunSummary:
-        """Return a summary of the run without an export.
+    ) -> tuple[str, str, str]:
+        """Return the texts of the last log lines, without an export.
 
         A rollout loads the checkpoint itself.
         """
-        return RunSummary(
-            strength="mean rewards are in progress.csv; a rollout measures more episodes",
-            model=f"{checkpoint}, an RLlib checkpoint",
-            next_command=f"battlesnake-gym procgen rollout {shlex.quote(str(checkpoint))}",
-        )
+        strength = "mean rewards are in progress.csv; a rollout measures more episodes"
+        command = f"battlesnake-gym procgen rollout {shlex.quote(str(checkpoint))}"
+        return strength, f"{checkpoint}, an RLlib checkpoint", command
 
 
 def _check_games_start(env_config: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX
-from sagemaker_rl.job.legacy_names import COMMON_RENAMED, LegacyNames, translate_names
+from sagemaker_rl.job.legacy_names import COMMON_RENAMED, LegacyNames
 
 _MODEL_PREFIX = CONFIG_PREFIX + "model."
 
@@ -105,7 +105,7 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
     Raises:
         HyperparameterError: If a name has no equivalent, or a value is set under two names.
     """
-    values, messages = translate_names(given, _NAMES)
+    values, messages = _NAMES.translate(given)
     for name in [name for name in values if name.startswith(_MODEL_PREFIX)]:
         option = name.removeprefix(_MODEL_PREFIX)
         messages.append(f"{name} is now called custom_options.{option}: {values[name]}")
