@@ -40,7 +40,7 @@ from battlesnake_gym.boards.board_json import UNKNOWN_SEED
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
-from battlesnake_gym.rules.rulesets import wraps
+from battlesnake_gym.rules.stages import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 __all__ = ["UNKNOWN_SEED", "Board", "BoardError"]
@@ -237,18 +237,6 @@ class Board(State):
         """
         return rules.is_over(self.game, self)
 
-    def snake(self, snake_id: str) -> Snake:
-        """Return the snake with this id.
-
-        Raises:
-            BoardError: If no snake has this id; the message lists the known ids.
-        """
-        for snake in self.snakes:
-            if snake.id == snake_id:
-                return snake
-        known = ", ".join(repr(snake.id) for snake in self.snakes) or "none"
-        raise BoardError(f"no snake has the id {format_value(snake_id)}; the board has {known}")
-
     def target(self, cell: Point, move: str) -> Point:
         """Return the cell that ``move`` reaches from ``cell``.
 
@@ -310,8 +298,8 @@ class Board(State):
             moves: Move of every living snake by id; moves of eliminated snakes are ignored.
 
         Raises:
-            BoardError: If a snake is unknown, a living snake has no move, or a move is invalid. In
-                this case, the board does not change.
+            BoardError: If a living snake has no move, or a move is invalid.
+            rules.RulesError: If a snake is unknown. The board does not change after an error.
 
         >>> board = Board.from_text("A . . B")
         >>> board.step({"a": "right"})  # doctest: +ELLIPSIS

@@ -52,7 +52,7 @@ from battlesnake_gym.boards.board_json import MAX_READABLE_BOARD_SIZE, UNKNOWN_S
 from battlesnake_gym.boards.grid import grid as make_grid
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.boards.limited_view import check_view_radius
-from battlesnake_gym.rules.rulesets import wraps
+from battlesnake_gym.rules.stages import wraps
 from battlesnake_gym.rules.state import (
     CAUSES,
     MAX_HEALTH,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from battlesnake_gym.boards.grid import grid
 from battlesnake_gym.boards.limited_view import is_visible
 from battlesnake_gym.rules.play import MAX_SIZE
-from battlesnake_gym.rules.rulesets import wraps
+from battlesnake_gym.rules.stages import wraps
 from battlesnake_gym.rules.state import MOVES, START_LENGTH, Game, Point, State, distance
 
 SentBody = Sequence[Point | None]

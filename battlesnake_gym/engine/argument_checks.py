@@ -15,8 +15,7 @@ from battlesnake_gym.rules import Game, RulesError, State, start
 from battlesnake_gym.rules.maps import MAPS
 from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.rules.play import MAX_SIZE
-from battlesnake_gym.rules.rulesets import ruleset_name
-from battlesnake_gym.rules.stages import check_shrink_interval
+from battlesnake_gym.rules.stages import check_shrink_interval, ruleset_name
 
 NO_MOVE = 4
 """Action of a snake without a valid move; the engine plays the default move."""

@@ -20,9 +20,8 @@ from battlesnake_gym.engine.argument_checks import GAME_ARRAYS, NO_MOVE, SEAT_AR
 from battlesnake_gym.game_spec import STANDARD_GAME, IntPerGame
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.mdp.observations import Observation
-from battlesnake_gym.rules import CAUSES, MOVES, RULESETS, Game, State, is_over, start, step
-from battlesnake_gym.rules.rulesets import ruleset_name
-from battlesnake_gym.rules.stages import default_move
+from battlesnake_gym.rules import CAUSES, MOVES, Game, State, is_over, start, step
+from battlesnake_gym.rules.stages import default_move, move_snakes
 
 
 class PythonGames(GameArrays):
@@ -86,7 +85,7 @@ class PythonGames(GameArrays):
             }
             # The map ``solo_maze`` moves a snake that eats, so the heads come from a copy.
             moved = replace(state, snakes=[replace(s, body=[*s.body]) for s in state.snakes])
-            RULESETS[ruleset_name(self.game.ruleset)][0].apply(self.game, moved, moves)
+            move_snakes(self.game, moved, moves)
             step(self._games[i], state, moves)
             self._update_arrays(i, ate=[snake.head in food for snake in moved.snakes])
             self._update_observations(i)

@@ -34,8 +34,7 @@ from numpy.typing import NDArray
 from battlesnake_gym.boards.grid import grid
 from battlesnake_gym.boards.limited_view import limit_state
 from battlesnake_gym.common import extensions
-from battlesnake_gym.rules.rulesets import wraps
-from battlesnake_gym.rules.stages import find_snake, health_after
+from battlesnake_gym.rules.stages import health_after, wraps
 from battlesnake_gym.rules.state import MOVES, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
@@ -132,7 +131,7 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
         ValueError: If the kind or the snake is unknown, or a custom mask is invalid.
     """
     state = limit_state(state, snake_id, game.settings.view_radius)
-    own = find_snake(state, snake_id)
+    own = state.snake(snake_id)
     check_kind(kind)
     mask = np.ones(len(MOVES), np.bool_)
     found = [move_faults(game, state, snake_id, move) for move in MOVES] if own.alive else [0] * 4
@@ -165,7 +164,7 @@ def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
 
     For a move off the board, the result is only `WALL`.
     """
-    own, board = find_snake(state, snake_id), grid(state.width, state.height, wraps(game))
+    own, board = state.snake(snake_id), grid(state.width, state.height, wraps(game))
     cell = board.step(own.head, move)
     if cell is None:
         return WALL

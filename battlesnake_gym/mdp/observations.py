@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from battlesnake_gym.boards.grid import cell_indices, grid
 from battlesnake_gym.boards.limited_view import HIDDEN_POINT, limit_state
 from battlesnake_gym.common import extensions
-from battlesnake_gym.rules.stages import default_move, find_snake
+from battlesnake_gym.rules.stages import default_move
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
 
 Bytes = NDArray[np.uint8]
@@ -333,7 +333,7 @@ class Observation:
             ValueError: If the snake is unknown or ``out`` does not fit.
         """
         state = limit_state(state, snake_id, view_radius)
-        snake = find_snake(state, snake_id)
+        snake = state.snake(snake_id)
         shape = self.shape(state.width, state.height)
         if out is None:
             out = np.zeros(shape, np.uint8)
@@ -441,7 +441,7 @@ def facing(state: State, snake_id: str) -> int:
     wrapped board, head and neck may be on opposite edges. The rules play a move in this direction
     for a snake without a valid move.
     """
-    return MOVES.index(default_move(find_snake(state, snake_id).body))
+    return MOVES.index(default_move(state.snake(snake_id).body))
 
 
 def _encode_planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:

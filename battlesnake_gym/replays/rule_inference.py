@@ -17,7 +17,7 @@ from typing import Any
 from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.maps.snail import pending_trails, trails
-from battlesnake_gym.rules.rulesets import RULESETS, grows_always, wraps
+from battlesnake_gym.rules.stages import RULESETS, grows_always, wraps
 from battlesnake_gym.rules.state import Game, Point, Settings, Snake, State, distance
 
 RULES_BY_MODE = {

@@ -14,8 +14,17 @@ from __future__ import annotations
 from .gorand import GoRand
 from .maps import MAPS, Map, known_maps, register_map
 from .play import MAX_SIZE, start, step
-from .rulesets import RULESETS, grows_always, is_over, ruleset_name, wraps
-from .stages import Moves, Stage, default_move, health_after
+from .stages import (
+    RULESETS,
+    Moves,
+    Stage,
+    default_move,
+    grows_always,
+    health_after,
+    is_over,
+    ruleset_name,
+    wraps,
+)
 from .state import (
     CAUSES,
     MAX_HEALTH,

@@ -8,8 +8,7 @@ from battlesnake_gym.common.extensions import unregistered_name_message
 
 from .maps import MAPS, Map, known_maps
 from .placement import MAX_SNAKES
-from .rulesets import RULESETS, is_over, ruleset_name
-from .stages import Moves, check_shrink_interval
+from .stages import Moves, check_shrink_interval, play_stages
 from .state import Game, RulesError, Snake, State
 
 MAX_SIZE = 25
@@ -35,7 +34,7 @@ def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> Stat
     state = State(0, width, height, [Snake(snake_id, []) for snake_id in snake_ids])
     _check_turn(game, state, board_map)
     board_map.setup(game, state)
-    _run_stages(game, state, {})
+    play_stages(game, state, {})
     state.new_food = len(state.food)
     return state
 
@@ -59,19 +58,12 @@ def step(game: Game, state: State, moves: Moves) -> None:
     """
     board_map = _get_map(game.map) if game.map else None
     _check_turn(game, state, board_map)
-    _run_stages(game, state, moves)
+    play_stages(game, state, moves)
     old_food = len(state.food)
     if board_map:
         board_map.update(game, state)
     state.new_food = max(0, len(state.food) - old_food)
     state.turn += 1
-
-
-def _run_stages(game: Game, state: State, moves: Moves) -> None:
-    if is_over(game, state):
-        return
-    for stage in RULESETS[ruleset_name(game.ruleset)]:
-        stage.apply(game, state, moves)
 
 
 def _check_turn(game: Game, state: State, board_map: Map | None) -> None:

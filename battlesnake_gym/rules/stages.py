@@ -1,4 +1,4 @@
-"""Stages of a turn.
+"""Stages of a turn, the rulesets, which list their stages, and the end of a game.
 
 Each stage is one rule of the game. A stage changes the state in place. During a stage,
 ``state.turn`` is the turn before the moves; eliminations have the number of the following turn. At
@@ -9,7 +9,6 @@ constrictor ruleset have an effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from .food import game_rand
 from .state import MAX_HEALTH, OFFSETS, Game, Point, RulesError, Snake, State
@@ -21,33 +20,11 @@ Text other than the four moves selects the default move.
 """
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A stage of a turn: one rule and its name."""
-
-    name: str
-    apply: Callable[[Game, State, Moves], None]
+Stage = Callable[[Game, State, Moves], None]
+"""A stage of a turn: one rule, which changes the state in place."""
 
 
-def _is_initialization(state: State, moves: Moves) -> bool:
-    """Return whether the stages run for the initialization before the first turn."""
-    return state.turn <= 0 and not moves
-
-
-def find_snake(state: State, snake_id: str) -> Snake:
-    """Return the snake with this id.
-
-    Raises:
-        ValueError: If no snake has this id.
-    """
-    for snake in state.snakes:
-        if snake.id == snake_id:
-            return snake
-    known = ", ".join(repr(snake.id) for snake in state.snakes)
-    raise ValueError(f"unknown snake {snake_id!r}; this board has {known or 'none'}")
-
-
-def move(game: Game, state: State, moves: Moves) -> None:
+def _move(game: Game, state: State, moves: Moves) -> None:
     """Move every living snake: add a head segment, and remove the last segment.
 
     Without moves, all snakes stay in place.
@@ -95,12 +72,12 @@ def default_move(body: list[Point]) -> str:
     return "up"
 
 
-def move_wrapped(game: Game, state: State, moves: Moves) -> None:
-    """Move all snakes like `move`, with wrapped edges of the board.
+def _move_wrapped(game: Game, state: State, moves: Moves) -> None:
+    """Move all snakes like `_move`, with wrapped edges of the board.
 
     A head that leaves the board enters the opposite side.
     """
-    move(game, state, moves)
+    _move(game, state, moves)
     for snake in state.living:
         x, y = snake.body[0]
         snake.body[0] = _wrap(x, state.width), _wrap(y, state.height)
@@ -113,18 +90,14 @@ def _wrap(coordinate: int, size: int) -> int:
     return 0 if coordinate >= size else coordinate
 
 
-def starve(game: Game, state: State, moves: Moves) -> None:
+def _starve(game: Game, state: State, moves: Moves) -> None:
     """Subtract one health from every living snake."""
-    if _is_initialization(state, moves):
-        return
     for snake in state.living:
         snake.health -= 1
 
 
-def damage_on_hazards(game: Game, state: State, moves: Moves) -> None:
+def _damage_on_hazards(game: Game, state: State, moves: Moves) -> None:
     """Reduce the health of snakes with the head on hazards without food."""
-    if _is_initialization(state, moves):
-        return
     for snake in state.living:
         layers = state.hazards.count(snake.head)
         if layers and snake.head not in state.food:
@@ -159,7 +132,7 @@ def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
     return MAX_HEALTH if food else _health_after_layers(game, health - 1, layers)
 
 
-def feed(game: Game, state: State, moves: Moves) -> None:
+def _feed(game: Game, state: State, moves: Moves) -> None:
     """Feed snakes with the head on food: restore the health, and add one segment.
 
     If several heads are on the same food, all these snakes eat.
@@ -175,10 +148,8 @@ def feed(game: Game, state: State, moves: Moves) -> None:
     state.food = left
 
 
-def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
+def _eliminate_losers(game: Game, state: State, moves: Moves) -> None:
     """Eliminate snakes without health or off the board, and then colliding snakes."""
-    if _is_initialization(state, moves):
-        return
     turn = state.turn + 1
     for snake in state.living:
         if snake.health <= 0:
@@ -208,12 +179,12 @@ def find_collision(snake: Snake, longest_first: list[Snake]) -> tuple[str, str]:
     return "", ""
 
 
-def wipe_food(game: Game, state: State, moves: Moves) -> None:
+def _wipe_food(game: Game, state: State, moves: Moves) -> None:
     """Remove all food, because the constrictor ruleset has no food."""
     state.food = []
 
 
-def always_grow(game: Game, state: State, moves: Moves) -> None:
+def _always_grow(game: Game, state: State, moves: Moves) -> None:
     """Restore the health of every snake, and stack every tail.
 
     The stage also changes eliminated snakes, as in the official engine.
@@ -260,8 +231,68 @@ def check_shrink_interval(game: Game, state: State) -> None:
         )
 
 
-def shrink(game: Game, state: State, moves: Moves) -> None:
+def _shrink(game: Game, state: State, moves: Moves) -> None:
     """Replace all hazards by the hazards of the royale ruleset."""
-    if _is_initialization(state, moves):
-        return
     state.hazards = royale_hazards(game, state)
+
+
+_STANDARD_STAGES = (_move, _starve, _damage_on_hazards, _feed, _eliminate_losers)
+_WRAPPED_STAGES = (_move_wrapped, *_STANDARD_STAGES[1:])
+_CONSTRICTOR_STAGES = (_wipe_food, _always_grow)
+_STAGES_BEFORE_FIRST_TURN = (_feed, *_CONSTRICTOR_STAGES)
+
+RULESETS: dict[str, tuple[Stage, ...]] = {
+    "standard": _STANDARD_STAGES,
+    "solo": _STANDARD_STAGES,
+    "royale": (*_STANDARD_STAGES, _shrink),
+    "wrapped": _WRAPPED_STAGES,
+    "constrictor": _STANDARD_STAGES + _CONSTRICTOR_STAGES,
+    "wrapped_constrictor": _WRAPPED_STAGES + _CONSTRICTOR_STAGES,
+}
+"""Stages of each ruleset, in order."""
+
+
+def ruleset_name(name: str) -> str:
+    """Return the name of the ruleset that ``name`` selects.
+
+    An unknown name selects "standard".
+    """
+    return name if name in RULESETS else "standard"
+
+
+def _ruleset_stages(game: Game) -> tuple[Stage, ...]:
+    return RULESETS[ruleset_name(game.ruleset)]
+
+
+def play_stages(game: Game, state: State, moves: Moves) -> None:
+    """Run the stages of a turn, unless the game is over."""
+    is_start = state.turn <= 0 and not moves
+    for stage in () if is_over(game, state) else _ruleset_stages(game):
+        if not is_start or stage in _STAGES_BEFORE_FIRST_TURN:
+            stage(game, state, moves)
+
+
+def move_snakes(game: Game, state: State, moves: Moves) -> None:
+    """Run only the first stage of a turn, which moves the snakes."""
+    _ruleset_stages(game)[0](game, state, moves)
+
+
+def wraps(game: Game) -> bool:
+    """Return whether the rules wrap the edges of the board.
+
+    A snake that leaves a wrapped board enters the board on the opposite side.
+    """
+    return _ruleset_stages(game)[0] is _WRAPPED_STAGES[0]
+
+
+def grows_always(game: Game) -> bool:
+    """Return whether snakes grow on every turn, so that no tail cell becomes free."""
+    return _ruleset_stages(game)[-1] is _CONSTRICTOR_STAGES[-1]
+
+
+def is_over(game: Game, state: State) -> bool:
+    """Return whether the game has ended, because at most one snake is living.
+
+    In the ruleset ``solo`` and with ``game.solo``, the game ends when no snake is living.
+    """
+    return len(state.living) < (1 if game.is_solo else 2)

@@ -178,6 +178,18 @@ class State:
         """Living snakes, in board order."""
         return [snake for snake in self.snakes if not snake.eliminated_cause]
 
+    def snake(self, snake_id: str) -> Snake:
+        """Return the snake with this id.
+
+        Raises:
+            RulesError: If no snake has this id.
+        """
+        for snake in self.snakes:
+            if snake.id == snake_id:
+                return snake
+        known = ", ".join(repr(snake.id) for snake in self.snakes) or "none"
+        raise RulesError(f"no snake has the id {snake_id!r:.60}; the board has {known}")
+
     def inside(self, cell: Point) -> bool:
         """Return whether ``cell`` is on the board."""
         return 0 <= cell[0] < self.width and 0 <= cell[1] < self.height

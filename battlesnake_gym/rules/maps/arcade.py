@@ -49,7 +49,7 @@ FOOD_CELLS: list[Point] = [
 ]
 
 
-def setup(game: Game, state: State) -> None:
+def _setup(game: Game, state: State) -> None:
     """Place the snakes, the walls and one piece of food.
 
     The first four snakes start in the corners, and further snakes start in the middle.
@@ -62,7 +62,7 @@ def setup(game: Game, state: State) -> None:
         state.food.append(_FIRST_FOOD)
 
 
-def update(game: Game, state: State) -> None:
+def _update(game: Game, state: State) -> None:
     """Add one piece of food on a free food cell at random.
 
     The probability is ``food_spawn_chance + 1`` percent.
@@ -83,8 +83,8 @@ def update(game: Game, state: State) -> None:
 ARCADE_MAZE = Map(
     "arcade_maze",
     "a maze with tunnels, best with the wrapped rules",
-    setup,
-    update,
+    _setup,
+    _update,
     sizes=((_WIDTH, _HEIGHT),),
     players=(1, 6),
     sizes_enforced=True,

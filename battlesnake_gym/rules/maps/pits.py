@@ -23,7 +23,7 @@ _MAX_LAYERS = 4
 _CYCLE_LENGTH = 7
 
 
-def setup(game: Game, state: State) -> None:
+def _setup(game: Game, state: State) -> None:
     """Place the snakes in the corners, with the standard initial food."""
     rand = game_rand(game)
     starts = list(START_CELLS)
@@ -32,7 +32,7 @@ def setup(game: Game, state: State) -> None:
     place_start_food(state, rand)
 
 
-def update(game: Game, state: State) -> None:
+def _update(game: Game, state: State) -> None:
     """Place the standard food and update the pits.
 
     The number of hazard layers of all pits changes every ``shrink_every_n_turns`` turns.
@@ -47,8 +47,8 @@ def update(game: Game, state: State) -> None:
 HAZARD_PITS = Map(
     "hz_hazard_pits",
     "pits that get deeper and vanish again",
-    setup,
-    update,
+    _setup,
+    _update,
     sizes=((_BOARD_SIZE, _BOARD_SIZE),),
     players=(0, len(START_CELLS)),
     sizes_enforced=True,

@@ -28,14 +28,14 @@ The number is in `State.memory`.
 """
 
 
-def setup(game: Game, state: State) -> None:
+def _setup(game: Game, state: State) -> None:
     """Set up the standard start position and one set of pools."""
     standard.setup(game, state)
     choices = _POOLS[state.width]
     state.hazards = list(choices[game_rand(game).intn(len(choices))])
 
 
-def update(game: Game, state: State) -> None:
+def _update(game: Game, state: State) -> None:
     """Place the standard food, and remove a random pool at intervals.
 
     The interval is ``shrink_every_n_turns`` turns. The official engine uses one generator for all
@@ -54,8 +54,8 @@ def update(game: Game, state: State) -> None:
 HEALING_POOLS = Map(
     "healing_pools",
     "pools that heal where the damage is negative, removed one by one",
-    setup,
-    update,
+    _setup,
+    _update,
     sizes=tuple((size, size) for size in _POOLS),
     players=(1, 8),
     sizes_enforced=True,

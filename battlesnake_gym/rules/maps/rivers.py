@@ -57,7 +57,7 @@ LAYOUTS = _read_layouts()
 """Layouts of all river and island maps by id."""
 
 
-def update(game: Game, state: State) -> None:
+def _update(game: Game, state: State) -> None:
     """Place the standard food on cells without hazards."""
     standard_food(game, state, avoid_hazards=True)
 
@@ -68,7 +68,7 @@ def _create_map(map_id: str, layout: _Layout) -> Map:
         map_id,
         f"{kind} with bridges on a board of {layout.size}x{layout.size}",
         layout.setup,
-        update,
+        _update,
         sizes=((layout.size, layout.size),),
         players=(1, layout.max_snakes),
         sizes_enforced=True,

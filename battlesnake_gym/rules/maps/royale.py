@@ -9,7 +9,7 @@ from .base import Map
 from .standard import setup
 
 
-def update(game: Game, state: State) -> None:
+def _update(game: Game, state: State) -> None:
     """Place the standard food and update the hazards.
 
     The first hazards appear on turn ``shrink_every_n_turns``.
@@ -19,4 +19,4 @@ def update(game: Game, state: State) -> None:
         state.hazards = royale_hazards(game, state)
 
 
-ROYALE = Map("royale", "a shrinking rectangle", setup, update, check_turn=check_shrink_interval)
+ROYALE = Map("royale", "a shrinking rectangle", setup, _update, check_turn=check_shrink_interval)

@@ -13,7 +13,7 @@ from .standard import setup
 _SPAWN_INTERVAL_TURNS = 2
 
 
-def update(game: Game, state: State) -> None:
+def _update(game: Game, state: State) -> None:
     """Place the standard food, and then a hazard on the next cell of a shuffled list."""
     standard_food(game, state)
     turn = state.turn + 1
@@ -40,4 +40,4 @@ def _check_turn(game: Game, state: State) -> None:
         )
 
 
-SCATTER = Map("hz_scatter", "a random cell every 2 turns", setup, update, check_turn=_check_turn)
+SCATTER = Map("hz_scatter", "a random cell every 2 turns", setup, _update, check_turn=_check_turn)

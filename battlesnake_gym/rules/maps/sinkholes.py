@@ -16,7 +16,7 @@ _RINGS_BY_WIDTH = {7: 3, 19: 7}
 _DEFAULT_RINGS = 5
 
 
-def update(game: Game, state: State) -> None:
+def _update(game: Game, state: State) -> None:
     """Place the standard food, and then one hazard layer on a growing disc.
 
     Each layer has the next larger radius.
@@ -45,7 +45,7 @@ SINKHOLES = Map(
     "sinkholes",
     "a growing disc in the center, deepest in the middle",
     setup,
-    update,
+    _update,
     sizes=((7, 7), (11, 11), (19, 19)),
     players=(1, 8),
 )

@@ -10,7 +10,7 @@ from .base import Map
 from .standard import setup
 
 
-def update(game: Game, state: State) -> None:
+def _update(game: Game, state: State) -> None:
     """Place the standard food and update the trails.
 
     Existing trails fade. Pending trails are added, and new pending trails are stored.
@@ -51,4 +51,4 @@ def pending_trails(state: State) -> list[Point]:
     return cells
 
 
-SNAIL_MODE = Map("snail_mode", "fading trails behind the tails", setup, update)
+SNAIL_MODE = Map("snail_mode", "fading trails behind the tails", setup, _update)

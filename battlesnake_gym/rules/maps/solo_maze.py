@@ -19,12 +19,12 @@ _MIN_FOOD_DISTANCE = 5
 _MAX_BODY_LENGTH = 100_000
 
 
-def setup(game: Game, state: State) -> None:
+def _setup(game: Game, state: State) -> None:
     """Build the maze of level 0."""
     _build_level(game, state, 0)
 
 
-def update(game: Game, state: State) -> None:
+def _update(game: Game, state: State) -> None:
     """Build the next level if the snake has eaten the food.
 
     At the last levels, the food moves when the head comes near.
@@ -193,8 +193,8 @@ def _choose_wall(rand: GoRand, first: int, last: int, excluded: frozenset[int]) 
 SOLO_MAZE = Map(
     "solo_maze",
     "one snake in a maze that grows with every food",
-    setup,
-    update,
+    _setup,
+    _update,
     sizes=((7, 7), (11, 11), (19, 19), (19, 21), (25, 25)),
     players=(1, 1),
     players_enforced=True,

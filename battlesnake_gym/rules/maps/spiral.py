@@ -28,7 +28,7 @@ def _spiral_cells(center: Point, rings: int) -> Iterator[Point]:
                 yield x, y
 
 
-def update(game: Game, state: State) -> None:
+def _update(game: Game, state: State) -> None:
     """Place the standard food, and then a hazard on the next spiral cell.
 
     A spiral cell off the board gets no hazard.
@@ -50,4 +50,4 @@ def update(game: Game, state: State) -> None:
             state.hazards.append((x, y))
 
 
-SPIRAL = Map("hz_spiral", "a spiral from a random center", setup, update)
+SPIRAL = Map("hz_spiral", "a spiral from a random center", setup, _update)
