@@ -9,7 +9,6 @@ rejects damaged and mismatched files.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import glob
 import hashlib
@@ -31,7 +30,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.board_json import MAX_READABLE_BOARD_SIZE
 from battlesnake_gym.boards.json_fields import format_value, parse_small_json
 from battlesnake_gym.common.files import read_bounded, sync, write_atomically
-from battlesnake_gym.common.old_env_config import convert_env_config, convert_observation
+from battlesnake_gym.common.old_runs import convert_env_config, convert_observation
 from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.mdp import observations
@@ -113,7 +112,7 @@ A tensor with one of these fields has its values in another file.
 _ORT_SIGNATURE = slice(4, 8), b"ORTM"
 """Position and value of the signature of onnxruntime's own file format."""
 
-_watchdog = Watchdog()
+_watchdog = Watchdog()  # A run that returns during Python's exit would abort the process.
 
 
 class PolicyError(ValueError):
@@ -223,20 +222,6 @@ def open_session(model: bytes, name: object) -> Any:
         raise PolicyError(f"{name}: not a network that onnxruntime can read: {error}") from error
 
 
-_active_runs: set[Any] = set()
-"""Options of the runs of `run_session` that have not returned."""
-
-
-@atexit.register
-def _terminate_runs() -> None:
-    """Terminate all runs, because a run that returns during Python's exit aborts the process."""
-    for options in list(_active_runs):
-        options.terminate = True
-    until = time.monotonic() + _MIN_CALL_TIMEOUT_S
-    while _active_runs and time.monotonic() < until:
-        time.sleep(0.01)
-
-
 def run_session(
     session: Any,
     outputs: list[str] | None,
@@ -269,7 +254,6 @@ def run_session(
     def terminate_run() -> None:
         options.terminate = True
 
-    _active_runs.add(options)
     try:
         with _watchdog.limit(limit_s, terminate_run):
             arrays: list[Any] = session.run(outputs, dict(inputs), options)
@@ -280,8 +264,6 @@ def run_session(
                 f"the network did not return within {limit_s:.3g} s; use a smaller network"
             ) from error
         raise
-    finally:
-        _active_runs.discard(options)
     return arrays
 
 

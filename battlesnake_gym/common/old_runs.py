@@ -6,10 +6,18 @@ Content that already has the current names is returned unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from battlesnake_gym.common.old_env_config import convert_env_config, convert_observation
+_OBSERVATION_NAMES = {"reach": "territory", "centred": "centered"}
+_OPTION_NAMES = {
+    "frames": "frame_stack",
+    "food": "food_rng",
+    "starts": "start_positions",
+    "food_at": "food_positions",
+}
+_MASK_NAMES = {"forbidden": "fatal"}
+_FOOD_RNG_NAMES = {"seeded": "official"}
 
 _CONFIG_PREFIX = "rl.training.config."
 
@@ -53,7 +61,7 @@ _EXIT_OPTION_NAMES = {
     "ladder_positions": "ladder_nodes",
 }
 
-_NETWORK_SETTING_NAMES = {"width": "hidden_size", "glimpse": "head_crop"}
+NETWORK_SETTING_NAMES = {"width": "hidden_size", "glimpse": "head_crop"}
 
 _IDENTITY_KEYS = {"board size": "board_size", "observation shape": "observation_shape"}
 
@@ -64,15 +72,73 @@ _SELF_PLAY_REPLACEMENTS = (
     (" random_moves=", " random_move_fraction="),
 )
 
-_STRENGTH_KEYS = {"beyond": "out_of_range"}
+MEASUREMENT_KEYS = {"beyond": "out_of_range"}
+"""Current keys of a measurement in ``strength.json``."""
 
-_EXIT_STATE_KEYS = {"promoted": "promotions", "memory": "sample_buffer", "rounds": "iterations"}
+EXIT_STATE_KEYS = {"promoted": "promotions", "memory": "sample_buffer", "rounds": "iterations"}
+"""Current keys in ``state.json`` and ``progress.json`` of an EXIT checkpoint."""
+
+_RUN_FIELD_NAMES = {
+    "began": "started_at",
+    "ended": "ended_at",
+    "why": "reason",
+    "plan": "stop_conditions",
+}
 
 _CSV_COLUMN_NAMES = {
     "ladder_points": "ladder_score",
     "ladder_share": "ladder_cpu_fraction",
     "promoted": "promotions",
 }
+
+
+def rename_keys(values: Mapping[str, Any], current_names: Mapping[str, str]) -> dict[str, Any]:
+    """Return ``values`` with the current names of the keys that ``current_names`` contains."""
+    return {current_names.get(name, name): value for name, value in values.items()}
+
+
+def convert_observation(observation: Any) -> Any:
+    """Convert an observation that version 0.1 stored to the current names.
+
+    Args:
+        observation: The stored name or dictionary; any other value is returned unchanged.
+
+    Returns:
+        A name or dictionary for `observations.get`.
+    """
+    if isinstance(observation, str):
+        return _OBSERVATION_NAMES.get(observation, observation)
+    if not isinstance(observation, Mapping):
+        return observation
+    converted = rename_keys(observation, _OPTION_NAMES)
+    old_name = converted.get("name")
+    if isinstance(old_name, str) and old_name in _OBSERVATION_NAMES:
+        converted["name"] = _OBSERVATION_NAMES[old_name]
+        if isinstance(planes := converted.get("planes"), list):
+            converted["planes"] = [
+                plane.replace("_reach", "_territory") if isinstance(plane, str) else plane
+                for plane in planes
+            ]
+    return converted
+
+
+def convert_env_config(env_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the environment options of version 0.1 to the current names and values.
+
+    Args:
+        env_config: The stored options. Options with current names stay unchanged.
+
+    Returns:
+        A new dictionary of options with the current names and values.
+    """
+    converted = rename_keys(env_config, _OPTION_NAMES)
+    if "observation" in converted:
+        converted["observation"] = convert_observation(converted["observation"])
+    if isinstance(kind := converted.get("action_mask"), str):
+        converted["action_mask"] = "+".join(_MASK_NAMES.get(name, name) for name in kind.split("+"))
+    if isinstance(food_rng := converted.get("food_rng"), str):
+        converted["food_rng"] = _FOOD_RNG_NAMES.get(food_rng, food_rng)
+    return converted
 
 
 def convert_hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,44 +172,25 @@ def convert_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
 
     The identity contains the settings that a resumed run must share with the checkpoint.
     """
-    converted = {_IDENTITY_KEYS.get(name, name): value for name, value in identity.items()}
+    converted = rename_keys(identity, _IDENTITY_KEYS)
     if converted.pop("policies", None):
         converted["policy_sharing"] = "per_seat"
     if "observation" in converted:
         converted["observation"] = convert_observation(converted["observation"])
     if isinstance(network := converted.get("network"), Mapping):
-        converted["network"] = convert_network_settings(network)
+        converted["network"] = rename_keys(network, NETWORK_SETTING_NAMES)
     if converted.get("algorithm") == "EXIT" and "games" in converted:
         converted["games"] = [_convert_self_play(game) for game in converted["games"]]
     return converted
 
 
-def convert_network_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert old names of network settings, which ``model_config`` stores."""
-    return {_NETWORK_SETTING_NAMES.get(name, name): value for name, value in settings.items()}
-
-
 def convert_checkpoint_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert old names in the metadata file of a checkpoint."""
-    converted = dict(metadata)
-    for name, convert in (
-        ("identity", convert_identity),
-        ("env_config", convert_env_config),
-        ("hyperparameters", convert_hyperparameters),
-    ):
+    """Convert old names in the metadata file of a checkpoint, or in the content of ``run.json``."""
+    converted = rename_keys(metadata, _RUN_FIELD_NAMES)
+    for name, convert in _CONVERTERS.items():
         if isinstance(value := converted.get(name), Mapping):
             converted[name] = convert(value)
     return converted
-
-
-def convert_measurement(measurement: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert old names in one measurement of ``strength.json``."""
-    return {_STRENGTH_KEYS.get(name, name): value for name, value in measurement.items()}
-
-
-def convert_exit_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert old names in ``state.json`` or ``progress.json`` of an EXIT checkpoint."""
-    return {_EXIT_STATE_KEYS.get(name, name): value for name, value in state.items()}
 
 
 def convert_csv_column(name: str) -> str:
@@ -161,3 +208,13 @@ def _convert_self_play(game: str) -> str:
     for old, new in _SELF_PLAY_REPLACEMENTS:
         game = game.replace(old, new)
     return game
+
+
+_CONVERTERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "identity": convert_identity,
+    "env_config": convert_env_config,
+    "hyperparameters": convert_hyperparameters,
+    "settings": convert_hyperparameters,
+    "stop_conditions": lambda conditions: rename_keys(conditions, _HYPERPARAMETER_NAMES),
+}
+"""Converters of the objects in a checkpoint's metadata and in ``run.json``, by name."""

@@ -62,14 +62,6 @@ _MIN_ANIMATION_TIME_RATIO = 1.1
 This ratio gives about 70 animations per run.
 """
 
-_CURRENT_FIELD_NAMES = {
-    "began": "started_at",
-    "ended": "ended_at",
-    "why": "reason",
-    "plan": "stop_conditions",
-}
-"""Current field names of ``run.json``, by the former names in existing runs."""
-
 REPORT_FILE = "report.html"
 
 
@@ -107,7 +99,8 @@ class RunStatus:
     def load(cls, run_dir: Path) -> RunStatus | None:
         """Return the status of a run, or None if the file is missing or unreadable."""
         try:
-            found = _rename_old_fields(parse_json((run_dir / RUN_FILE).read_bytes()))
+            found = parse_json((run_dir / RUN_FILE).read_bytes())
+            found = old_runs.convert_checkpoint_metadata(found)
             status = cls(**{name: found[name] for name in cls.__slots__ if name in found})
             status._check()
         except Exception:  # The file may contain any value at any place.
@@ -128,24 +121,6 @@ class RunStatus:
             math.isfinite(wanted or 0)
         for settings in objects:
             flatten_settings(settings)
-
-
-def _rename_old_fields(found: dict[str, Any]) -> dict[str, Any]:
-    """Convert old field names in the content of ``run.json`` to the current names."""
-    found = {_CURRENT_FIELD_NAMES.get(name, name): value for name, value in found.items()}
-    conditions = found.get("stop_conditions")
-    if isinstance(conditions, dict) and "timesteps" in conditions:
-        found["stop_conditions"] = {
-            "env_steps" if name == "timesteps" else name: value
-            for name, value in conditions.items()
-        }
-    for name, convert in (
-        ("settings", old_runs.convert_hyperparameters),
-        ("identity", old_runs.convert_identity),
-    ):
-        if isinstance(found.get(name), dict):
-            found[name] = convert(found[name])
-    return found
 
 
 def flatten_settings(settings: Mapping[str, Any]) -> dict[str, str]:

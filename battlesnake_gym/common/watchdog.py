@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -55,7 +56,7 @@ class Watchdog:
             yield
         finally:
             with self._lock:
-                self._calls.pop(call, None)
+                del self._calls[call]
 
     def _check_deadlines(self) -> None:
         while self._busy.wait():
@@ -64,8 +65,9 @@ class Watchdog:
             with self._lock:
                 late = [call for call, (end, _) in self._calls.items() if end <= now]
                 for call in late:
-                    self._calls.pop(call)[1]()
-                if not self._calls:
+                    self._calls[call][1]()
+                    self._calls[call] = math.inf, _do_nothing  # The call has not returned yet.
+                if all(end == math.inf for end, _ in self._calls.values()):
                     self._busy.clear()
 
     def _stop_all(self) -> None:
@@ -76,3 +78,7 @@ class Watchdog:
         end = time.monotonic() + _EXIT_TIMEOUT_S
         while self._calls and time.monotonic() < end:
             time.sleep(_CHECK_INTERVAL_S)
+
+
+def _do_nothing() -> None:
+    """Do nothing; this function replaces the function of a stopped call."""

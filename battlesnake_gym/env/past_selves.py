@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym.common.old_runs import rename_keys
+
 MAX_PAST_SELVES = 10
 """Maximum number of stored past selves.
 
@@ -171,7 +173,7 @@ class PastSelves:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state returned by `get_state`."""
-        state = {_CURRENT_STATE_KEYS.get(name, name): value for name, value in state.items()}
+        state = rename_keys(state, _CURRENT_STATE_KEYS)
         columns = (state[name] for name in ("weights", "numbers", "wins", "num_results"))
         self._past_selves = [
             _PastSelf(weights, self._build(weights), number, wins, num_results)

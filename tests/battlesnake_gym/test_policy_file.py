@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from battlesnake_gym import Board, policy_file, snakes
-from battlesnake_gym.common import old_env_config
+from battlesnake_gym.common import old_runs
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.rules import MOVES, Game, start
@@ -118,5 +118,5 @@ def test_an_interrupted_save_is_finished_before_the_next_one(tmp_path: Path) -> 
     ],
 )
 def test_stored_options_are_converted(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert old_env_config.convert_env_config(old) == new
-    assert old_env_config.convert_env_config(new) == new
+    assert old_runs.convert_env_config(old) == new
+    assert old_runs.convert_env_config(new) == new

@@ -113,11 +113,11 @@ def test_running_networks_are_stopped_at_exit() -> None:
     policy = OnnxPolicy.load(HOSTILE / "loop_on_board" / "policy.onnx")
     with ThreadPoolExecutor() as pool:
         move = pool.submit(PolicySnake(policy), board, 60)
-        until(lambda: bool(policy_file._active_runs))
-        policy_file._terminate_runs()
+        until(lambda: bool(policy_file._watchdog._calls))
+        policy_file._watchdog._stop_all()
         with pytest.raises(policy_file.PolicyTimeoutError):
             move.result(timeout=30)
-    assert not policy_file._active_runs
+    assert not policy_file._watchdog._calls
 
 
 def test_a_network_with_values_in_other_files_is_rejected() -> None:

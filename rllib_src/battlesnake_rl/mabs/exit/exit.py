@@ -275,7 +275,8 @@ class EXIT:
     def restore_from_path(self, path: str) -> None:
         """Restore a checkpoint from the directory ``path``."""
         folder = Path(path)
-        state = old_runs.convert_exit_state(json.loads((folder / _STATE_FILE_NAME).read_text()))
+        stored = json.loads((folder / _STATE_FILE_NAME).read_text())
+        state = old_runs.rename_keys(stored, old_runs.EXIT_STATE_KEYS)
         self.training_iteration = state["training_iteration"]
         self.promotions = state["promotions"]
         self.strength = StrengthHistory.load(folder)

@@ -110,7 +110,7 @@ class ExitProgress:
     def load(cls, folder: Path) -> ExitProgress:
         """Load the progress from a directory."""
         kept = json.loads((folder / "progress.json").read_text())
-        return cls(**old_runs.convert_exit_state(kept))
+        return cls(**old_runs.rename_keys(kept, old_runs.EXIT_STATE_KEYS))
 
     def save(self, folder: Path) -> None:
         """Write ``progress.json`` atomically."""

@@ -75,7 +75,7 @@ def _crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Te
 def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `ConvTrunk` that a ``model_config`` contains or implies."""
     # Checkpoints of version 0.1 contain pickled settings with the old names.
-    settings = old_runs.convert_network_settings(model_config)
+    settings = old_runs.rename_keys(model_config, old_runs.NETWORK_SETTING_NAMES)
     return {key: settings.get(key, default) for key, default in TRUNK_DEFAULTS.items()}
 
 

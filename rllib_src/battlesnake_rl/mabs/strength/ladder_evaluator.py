@@ -211,7 +211,8 @@ class StrengthHistory:
             return cls()
         kept = json.loads(path.read_text())
         measurements = [
-            Measurement(**old_runs.convert_measurement(one)) for one in kept.pop("measurements")
+            Measurement(**old_runs.rename_keys(one, old_runs.MEASUREMENT_KEYS))
+            for one in kept.pop("measurements")
         ]
         return cls(measurements=measurements, **kept)
 
