@@ -18,7 +18,7 @@ from typing import NamedTuple
 from battlesnake_gym.common import standard_streams
 from battlesnake_gym.common.command_line import colorize, print_error
 from battlesnake_gym.common.extensions import ExtensionError
-from battlesnake_gym.common.extras import MissingExtraError, load_module, missing_package_error
+from battlesnake_gym.common.extras import MissingExtraError, load_module
 from battlesnake_gym.common.suggestions import nearest_name
 
 _PROGRAM_NAME = "battlesnake-gym"
@@ -32,7 +32,7 @@ _PACKAGES_BY_EXTRA = {
 """Package of a command, by the first extra of the command."""
 
 
-class Command(NamedTuple):
+class _Command(NamedTuple):
     """A subcommand of ``battlesnake-gym``.
 
     Attributes:
@@ -47,46 +47,46 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "play": Command("play against snakes in the terminal"),
-    "arena": Command("run games between snakes and print a table", "server"),
-    "ladder": Command("measure a snake's Elo against opponents of fixed Elo", "server"),
-    "gauntlet": Command(
+    "play": _Command("play against snakes in the terminal"),
+    "arena": _Command("run games between snakes and print a table", "server"),
+    "ladder": _Command("measure a snake's Elo against opponents of fixed Elo", "server"),
+    "gauntlet": _Command(
         "play one snake against many opponents and print scores with confidence intervals", "server"
     ),
-    "league": Command("run a standing league with seasons and web pages", "server"),
-    "snakes": Command("list the built-in snakes", package="battlesnake_heuristics"),
-    "snakes new": Command("write a small snake to start from", package="battlesnake_heuristics"),
-    "snakes check": Command("check a snake: legal moves, speed, and no regression", "server"),
-    "snakes mcp": Command(
+    "league": _Command("run a standing league with seasons and web pages", "server"),
+    "snakes": _Command("list the built-in snakes", package="battlesnake_heuristics"),
+    "snakes new": _Command("write a small snake to start from", package="battlesnake_heuristics"),
+    "snakes check": _Command("check a snake: legal moves, speed, and no regression", "server"),
+    "snakes mcp": _Command(
         "serve tools for LLM agents over the Model Context Protocol", "server,mcp"
     ),
-    "maps": Command("list the maps, or draw them as text"),
-    "serve": Command("serve a snake over the Battlesnake API", "server"),
-    "pack": Command("pack a snake into one file", "server"),
-    "train": Command("train a policy with Ray RLlib", "rllib"),
-    "evaluate": Command("measure the Elo or win rate of a policy", "rllib"),
-    "runs": Command("list training runs; serve or write reports", package="battlesnake_server"),
-    "runs plot": Command("plot learning curves", "rllib"),
-    "runs export": Command("export a checkpoint as policy.onnx", "rllib"),
-    "game watch": Command("show replays in the browser", "server"),
-    "game analyze": Command("analyze a replay: win probabilities, best moves, mistakes", "server"),
-    "game coach": Command("find the move that lost a game and test the snake on it", "server"),
-    "game eval": Command("show each evaluation input's contribution in one position", "server"),
-    "game puzzles": Command("find positions with only one good move", "server"),
-    "game scenarios": Command("test a snake on positions with known good moves", "server"),
-    "game export": Command("export a replay as GIF, MP4, PNG, SVG or HTML"),
-    "aws deploy": Command("deploy a bundle to AWS Lambda", "server,aws"),
-    "aws undeploy": Command("delete a deployed snake from AWS", "server,aws"),
-    "aws simulate": Command(
+    "maps": _Command("list the maps, or draw them as text"),
+    "serve": _Command("serve a snake over the Battlesnake API", "server"),
+    "pack": _Command("pack a snake into one file", "server"),
+    "train": _Command("train a policy with Ray RLlib", "rllib"),
+    "evaluate": _Command("measure the Elo or win rate of a policy", "rllib"),
+    "runs": _Command("list training runs; serve or write reports", package="battlesnake_server"),
+    "runs plot": _Command("plot learning curves", "rllib"),
+    "runs export": _Command("export a checkpoint as policy.onnx", "rllib"),
+    "game watch": _Command("show replays in the browser", "server"),
+    "game analyze": _Command("analyze a replay: win probabilities, best moves, mistakes", "server"),
+    "game coach": _Command("find the move that lost a game and test the snake on it", "server"),
+    "game eval": _Command("show each evaluation input's contribution in one position", "server"),
+    "game puzzles": _Command("find positions with only one good move", "server"),
+    "game scenarios": _Command("test a snake on positions with known good moves", "server"),
+    "game export": _Command("export a replay as GIF, MP4, PNG, SVG or HTML"),
+    "aws deploy": _Command("deploy a bundle to AWS Lambda", "server,aws"),
+    "aws undeploy": _Command("delete a deployed snake from AWS", "server,aws"),
+    "aws simulate": _Command(
         "simulate a SageMaker training job on this machine", "sagemaker,sagemaker-simulator"
     ),
-    "aws experiment": Command(
+    "aws experiment": _Command(
         "reproduce the article's five trainings and two graphs",
         "rllib,sagemaker,sagemaker-simulator",
     ),
-    "procgen train": Command("train an agent on a Procgen game", "rllib,procgen"),
-    "procgen rollout": Command("run a trained Procgen agent", "rllib,procgen"),
-    "doctor": Command("show what is installed, what is missing and how to fix it"),
+    "procgen train": _Command("train an agent on a Procgen game", "rllib,procgen"),
+    "procgen rollout": _Command("run a trained Procgen agent", "rllib,procgen"),
+    "doctor": _Command("show what is installed, what is missing and how to fix it"),
 }
 """Subcommands, keyed by name.
 
@@ -191,7 +191,7 @@ def _run_command(name: str, rest: list[str], wants_help: bool) -> int:
             extra, packages = COMMANDS[name].extra, versions.required_packages()
             if not any(error.name in packages.get(part, ()) for part in extra.split(",")):
                 raise
-            raise missing_package_error(error, extra) from error
+            raise MissingExtraError.of_package(error, extra) from error
         except SystemExit as ended:
             if wants_help and not ended.code and (others := _commands_in_group(name)):
                 sys.stdout.write(f"\n{_format_commands(others)}")

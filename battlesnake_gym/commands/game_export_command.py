@@ -87,13 +87,9 @@ def _save_animation(replay: Replay, output: Path, options: argparse.Namespace) -
     game_analysis = load_module("battlesnake_heuristics.analysis.game_analysis", "")
     analysis = game_analysis.GameAnalysis.load_current(options.source)
     save = animation.save_gif if output.suffix == ".gif" else animation.save_mp4
-    save(
-        replay.boards(),
-        output,
-        options.cell_size,
-        1 / options.turns_per_second,
-        analysis.win_probabilities if analysis else animation.no_win_probabilities,
-    )
+    probabilities = [analysis.win_probabilities] if analysis else []
+    seconds_per_turn = 1 / options.turns_per_second
+    save(replay.boards(), output, options.cell_size, seconds_per_turn, *probabilities)
 
 
 def _save_png(replay: Replay, output: Path, options: argparse.Namespace) -> None:

@@ -31,23 +31,27 @@ def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
     return [frame for frame in frames if not frame.filename.startswith(_library_directories())]
 
 
-def describe_exception(error: BaseException) -> str:
+def describe_exception(error: BaseException, file: Path | None = None) -> str:
     """Format an exception as one line with file, line number, type and message.
 
-    The line number refers to the innermost frame of `user_frames`.
+    The line number refers to the innermost frame of `user_frames`, or to a syntax error in the
+    executed ``file``.
 
     >>> describe_exception(ValueError("no food"))
     'ValueError: no food'
     """
-    place = ""
+    place, line = file or Path(), None
     if frames := user_frames(error):
-        path = Path(frames[-1].filename)
-        beside = path.is_relative_to(Path.cwd())
-        place = f"{path.relative_to(Path.cwd()) if beside else path}, line {frames[-1].lineno}: "
+        place, line = Path(frames[-1].filename), frames[-1].lineno
     # TracebackException also formats errors whose ``__str__`` raises an exception.
     text = str(traceback.TracebackException(type(error), error, None))
+    if file and isinstance(error, SyntaxError):
+        place, line, text = Path(error.filename or file), error.lineno, error.msg
+    if place.is_relative_to(Path.cwd()):
+        place = place.relative_to(Path.cwd())
     name = type(error).__name__
-    text = place + (f"{name}: {text}" if text else name)
+    parts = [f"{place}, line {line}" if line else str(place)] if place.name else []
+    text = ": ".join([*parts, name, *([text] if text else [])])
     return replace_unsafe(" ".join(text.split()))[:_MAX_CHARS]
 
 

@@ -16,12 +16,12 @@ import os
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.common.suggestions import nearest_name, unknown_name_message
 
 EXTENSIONS_VARIABLE = "BATTLESNAKE_GYM_EXTENSIONS"
@@ -113,7 +113,7 @@ def _load_file(path: Path, option_name: str) -> ModuleType:
         del _loaded_modules[path]
         if isinstance(error, KeyboardInterrupt | ExtensionError):
             raise
-        raise ExtensionError(_describe_error(str(path), error)) from error
+        raise ExtensionError(describe_exception(error, path)) from error
     finally:
         _running_files.pop()
     return loaded
@@ -158,20 +158,6 @@ def _search_folder_last(folder: str) -> None:
 def current_extension_file() -> Path | None:
     """Return the extension file that is currently running, or None."""
     return _running_files[-1] if _running_files else None
-
-
-def _describe_error(path: str, error: BaseException) -> str:
-    """Return a description of an exception: file, line, exception type and text."""
-    text: object = error
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == path
-    ]
-    if isinstance(error, SyntaxError):
-        path, lines, text = error.filename or path, [error.lineno], error.msg
-    line = f", line {lines[-1]}" if any(lines) else ""
-    return f"{path}{line}: {type(error).__name__}: {text}"
 
 
 def load_object(reference: str, option_name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
+from typing import Self
 
 
 class MissingExtraError(Exception):
@@ -12,6 +13,11 @@ class MissingExtraError(Exception):
 
     The message contains the install command.
     """
+
+    @classmethod
+    def of_package(cls, error: ModuleNotFoundError, extra: str) -> Self:
+        """Return the error for a missing package of ``extra``."""
+        return cls(f"the package {error.name!r} is missing; {install_remedy(extra)}")
 
 
 def load_module(module: str, extra: str) -> ModuleType:
@@ -28,12 +34,7 @@ def load_module(module: str, extra: str) -> ModuleType:
             raise MissingExtraError("this command needs Linux or macOS") from error
         if not extra:
             raise
-        raise missing_package_error(error, extra) from error
-
-
-def missing_package_error(error: ModuleNotFoundError, extra: str) -> MissingExtraError:
-    """Return the error for a missing package of ``extra``."""
-    return MissingExtraError(f"the package {error.name!r} is missing; {install_remedy(extra)}")
+        raise MissingExtraError.of_package(error, extra) from error
 
 
 def install_remedy(extra: str) -> str:

@@ -109,17 +109,13 @@ class RunStatus:
 
     def _check(self) -> None:
         """Raise an exception unless the views of a run can show all fields."""
-        objects = (self.stop_conditions, self.settings, self.identity, self.versions)
-        if not all(isinstance(value, dict) for value in objects):
-            raise TypeError("an object is missing")
-        if not all(isinstance(text, str) for text in (self.state, self.reason)):
-            raise TypeError("a text is missing")
         # These functions raise exceptions for other types and for numbers that are out of range.
+        "".join((self.state, self.reason))
         for seconds in (self.started_at, self.ended_at or 0):
             time.localtime(seconds)
         for wanted in self.stop_conditions.values():
             math.isfinite(wanted or 0)
-        for settings in objects:
+        for settings in (self.stop_conditions, self.settings, self.identity, self.versions):
             flatten_settings(settings)
 
 

@@ -27,16 +27,12 @@ _NUM_SAMPLED_COLORS, _TRANSPARENT_INDEX = 180, 255
 WinProbabilities = Callable[[int], Mapping[str, float] | None]
 
 
-def no_win_probabilities(turn: int) -> None:
-    """Return None as the win probabilities of a game that was not analyzed."""
-
-
 def save_gif(
     boards: Iterable[State],
     path: str | os.PathLike[str],
     cell_size: int = DEFAULT_CELL_SIZE,
     seconds_per_turn: float = _TURN_DURATION_S,
-    win_probabilities: WinProbabilities = no_win_probabilities,
+    win_probabilities: WinProbabilities = lambda turn: None,
 ) -> None:
     """Write a game as an endlessly looping GIF that pauses on the last board.
 
@@ -71,7 +67,7 @@ def save_mp4(
     path: str | os.PathLike[str],
     cell_size: int = DEFAULT_CELL_SIZE,
     seconds_per_turn: float = _TURN_DURATION_S,
-    win_probabilities: WinProbabilities = no_win_probabilities,
+    win_probabilities: WinProbabilities = lambda turn: None,
 ) -> None:
     """Write a game as an MP4 video (H.264) that pauses on the last board.
 

@@ -9,6 +9,7 @@ number of hazard layers.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TextIO
 
@@ -25,11 +26,12 @@ def render_board(board: State, out: TextIO) -> str:
     The drawing is colored if ``out`` supports colors.
     """
     cells = {food: colorize("*", "red", out) for food in board.food}
-    for i, snake in reversed(list(enumerate(board.snakes))):
+    styles = zip(itertools.cycle(_LETTERS), itertools.cycle(_SNAKE_COLORS), strict=True)
+    marks = [(snake, *style) for snake, style in zip(board.snakes, styles, strict=False)]
+    for snake, letter, color in reversed(marks):
         if snake.alive:
-            for cell in snake.body[1:]:
-                cells[cell] = colorize(_snake_letter(i).lower(), _snake_color(i), out)
-            cells[snake.head] = colorize(_snake_letter(i), _snake_color(i), out)
+            cells |= dict.fromkeys(snake.body[1:], colorize(letter.lower(), color, out))
+            cells[snake.head] = colorize(letter, color, out)
     layers = Counter(board.hazards)
     rows = (
         "".join(
@@ -39,9 +41,8 @@ def render_board(board: State, out: TextIO) -> str:
         for y in reversed(range(board.height))
     )
     snakes = (
-        f"{colorize(_snake_letter(i), _snake_color(i), out)} {snake.name or snake.id}: "
-        f"{_describe_snake(board, snake)}"
-        for i, snake in enumerate(board.snakes)
+        f"{colorize(letter, color, out)} {snake.name or snake.id}: {_describe_snake(board, snake)}"
+        for snake, letter, color in marks
     )
     return "\n".join([*(row.rstrip() for row in rows), *snakes, ""])
 
@@ -58,11 +59,3 @@ def _hazard_mark(num_layers: int) -> str:
     if not num_layers:
         return " "
     return "~" if num_layers == 1 else str(min(num_layers, 9))
-
-
-def _snake_letter(index: int) -> str:
-    return _LETTERS[index % len(_LETTERS)]
-
-
-def _snake_color(index: int) -> str:
-    return _SNAKE_COLORS[index % len(_SNAKE_COLORS)]

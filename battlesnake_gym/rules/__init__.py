@@ -11,13 +11,10 @@ Tests compare the results of the compiled engine with these rules.
 
 from __future__ import annotations
 
-from .gorand import GoRand
-from .maps import MAPS, Map, known_maps, register_map
-from .play import MAX_SIZE, start, step
+from .maps import MAPS, known_maps, register_map
+from .play import start, step
 from .stages import (
     RULESETS,
-    Moves,
-    Stage,
     default_move,
     grows_always,
     health_after,
@@ -30,7 +27,6 @@ from .state import (
     MAX_HEALTH,
     MOVES,
     OFFSETS,
-    START_LENGTH,
     Game,
     Point,
     RulesError,
@@ -43,20 +39,14 @@ __all__ = [
     "CAUSES",
     "MAPS",
     "MAX_HEALTH",
-    "MAX_SIZE",
     "MOVES",
     "OFFSETS",
     "RULESETS",
-    "START_LENGTH",
     "Game",
-    "GoRand",
-    "Map",
-    "Moves",
     "Point",
     "RulesError",
     "Settings",
     "Snake",
-    "Stage",
     "State",
     "default_move",
     "grows_always",

@@ -34,7 +34,7 @@ from battlesnake_heuristics.search.evaluation import (
     Evaluation,
     load_builtin,
 )
-from battlesnake_heuristics.search.quantization import make_layers_dtype
+from battlesnake_heuristics.search.quantization import _make_layers_dtype
 from battlesnake_heuristics.search.search import network_inputs
 
 from .network_reference import named_inputs, value_by_definition
@@ -102,7 +102,7 @@ def test_rivals_as_near_that_differ_by_the_least_are_told_apart() -> None:
 def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: Path) -> None:
     shape = {"board": ["size", "lead"], "snake": ["stacked", "length"], "hidden": [8, 4]}
     places, *sizes = evaluation_module._parse_shape(shape)
-    layers = make_layers_dtype(len(places), *sizes)
+    layers = _make_layers_dtype(len(places), *sizes)
     rng = np.random.default_rng(1)
     stacks = np.zeros(STACKS, layers)
     for name in layers.names or ():

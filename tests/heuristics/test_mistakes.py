@@ -13,7 +13,7 @@ from battlesnake_heuristics.analysis import mistakes
 from battlesnake_heuristics.analysis.mistakes import (
     MISTAKE_LOSS,
     MoveAssessment,
-    assess_move,
+    _assess_move,
     find_mistakes,
     score_after_move,
 )
@@ -110,7 +110,7 @@ def test_rollouts_end_when_the_verdict_is_clear(
 
     monkeypatch.setattr(mistakes, "_rollout_score", score)
     monkeypatch.setattr(mistakes, "MIN_MISTAKE_ROLLOUTS", 20)
-    mark = assess_move(board, "a", {"a": "left", "b": "up"}, (8, 16, 48), seed=7)
+    mark = _assess_move(board, "a", {"a": "left", "b": "up"}, (8, 16, 48), seed=7)
     assert asked == [*range(7, 7 + rollouts)], "the rounds use different seeds"
     assert mark.loss == pytest.approx(loss)
     assert (mark.loss >= MISTAKE_LOSS - 1e-9) == (loss >= 0.2)

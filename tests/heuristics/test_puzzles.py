@@ -10,8 +10,8 @@ from battlesnake_heuristics.analysis.puzzles import (
     NODES_BY_GRADE,
     Puzzle,
     PuzzleGame,
+    _only_surviving_move,
     load_builtin_puzzles,
-    only_surviving_move,
 )
 
 DEEP_NODES = 200_000
@@ -30,8 +30,8 @@ def check(game: PuzzleGame) -> None:
     """Check each puzzle of a game by a deep search and by the search of its grade."""
     for puzzle in game.load_puzzles():
         assert len(puzzle.board.safe_moves()) > 1
-        assert only_surviving_move(puzzle.board, DEEP_NODES) == puzzle.move
-        assert only_surviving_move(puzzle.board, NODES_BY_GRADE[puzzle.grade - 1]) == puzzle.move
+        assert _only_surviving_move(puzzle.board, DEEP_NODES) == puzzle.move
+        assert _only_surviving_move(puzzle.board, NODES_BY_GRADE[puzzle.grade - 1]) == puzzle.move
 
 
 @pytest.mark.parametrize("game", random.Random(4).sample(GAMES, 3), ids=lambda game: game.name)

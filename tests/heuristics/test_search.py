@@ -23,11 +23,11 @@ from battlesnake_heuristics.search.search import (
     SEARCH_CORES,
     SHOULD_STOP,
     Search,
-    SearchResult,
     SearchStats,
-    ThreadTuner,
     Weights,
+    _SearchResult,
     _select_result,
+    _ThreadTuner,
     use_cpu_clock,
 )
 from tests.heuristics.conftest import board_of, start_of
@@ -530,8 +530,8 @@ def test_two_cores_look_at_one_position() -> None:
 
 
 def test_the_nodes_of_each_thread_count_once() -> None:
-    main = SearchResult(0, 5, 0, 100, 1000, {}, [], (3, 0, 0, 0))
-    helper = SearchResult(1, 6, 0, 20, 200, {}, [], (0, 9, 0, 0))
+    main = _SearchResult(0, 5, 0, 100, 1000, {}, [], (3, 0, 0, 0))
+    helper = _SearchResult(1, 6, 0, 20, 200, {}, [], (0, 9, 0, 0))
     chosen = _select_result([main, helper])
     assert (chosen.move, chosen.depth) == (1, 6)
     assert (chosen.leaf_evals, chosen.nodes) == (120, 1200)
@@ -565,8 +565,8 @@ def test_there_is_at_least_one_core() -> None:
 def test_as_many_threads_as_are_given_time(
     cores: int, granted: Callable[[int], float], threads: int
 ) -> None:
-    tuner, used = ThreadTuner(cores), []
-    for _ in range(3 * ThreadTuner.NUM_RETRY_SEARCHES):
+    tuner, used = _ThreadTuner(cores), []
+    for _ in range(3 * _ThreadTuner.NUM_RETRY_SEARCHES):
         used.append(tuner.num_threads)
         tuner.observe(granted(tuner.num_threads))
     assert used[0] == cores
@@ -576,8 +576,8 @@ def test_as_many_threads_as_are_given_time(
 
 def test_only_one_thread_says_what_is_given_of_a_core() -> None:
     for cores, granted, share, threads in ((1, 0.3, 0.3, 1), (2, 1.6, 1.0, 2), (4, 3.2, 1.0, 4)):
-        tuner = ThreadTuner(cores)
-        for _ in range(ThreadTuner.NUM_SAMPLE_SEARCHES):
+        tuner = _ThreadTuner(cores)
+        for _ in range(_ThreadTuner.NUM_SAMPLE_SEARCHES):
             tuner.observe(granted)
         assert (tuner.cpu_fraction, tuner.num_threads) == (share, threads)
 
@@ -597,7 +597,7 @@ def test_only_a_long_search_that_is_alone_is_judged(
     taken: int, min_measured_s: float, judged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[float] = []
-    monkeypatch.setattr(ThreadTuner, "observe", lambda self, granted: seen.append(granted))
+    monkeypatch.setattr(_ThreadTuner, "observe", lambda self, granted: seen.append(granted))
     monkeypatch.setattr(
         "battlesnake_heuristics.search.search._MIN_SAMPLE_DURATION_S", min_measured_s
     )
@@ -610,7 +610,7 @@ def test_what_a_search_is_given_is_judged_before_it_rests(monkeypatch: pytest.Mo
     board = duel(7)
     search, seen = Search(), []
     search(board, 0.05)
-    monkeypatch.setattr(ThreadTuner, "observe", lambda self, granted: seen.append(granted))
+    monkeypatch.setattr(_ThreadTuner, "observe", lambda self, granted: seen.append(granted))
     SEARCH_CORES.configure(1, cpu_fraction=0.03)  # less than a busy machine leaves
     began, worked = time.perf_counter(), time.process_time()
     search(board, 0.2)

@@ -11,8 +11,8 @@ from battlesnake_heuristics.rating.sprt import (
     PAIR_SCORES,
     EloEstimate,
     Sprt,
+    _elo_difference,
     _log_density_ratio,
-    elo_difference,
     expected_score,
 )
 
@@ -70,7 +70,7 @@ def test_the_ratio_is_that_of_the_likeliest_distributions() -> None:
     """For two outcomes there is only one distribution with the given mean."""
     pairs = np.array([3000.0, 0, 0, 0, 7000.0])
     expected = 3000 * math.log(0.4 / 0.5) + 7000 * math.log(0.6 / 0.5)
-    found = Sprt(0, elo_difference(0.6)).log_likelihood_ratios(pairs)
+    found = Sprt(0, _elo_difference(0.6)).log_likelihood_ratios(pairs)
     assert float(found) == pytest.approx(expected, rel=1e-3)
 
 
@@ -82,7 +82,7 @@ def test_intervals_hold_the_truth_nineteen_times_in_twenty(score: float, pairs: 
     held = 0
     for counts in played:
         seen = EloEstimate.from_pairs(counts)
-        held += seen.low <= elo_difference(score) <= seen.high
+        held += seen.low <= _elo_difference(score) <= seen.high
     assert held / len(played) > 0.93
 
 

@@ -15,10 +15,10 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.analysis import game_analysis, scenarios
 from battlesnake_heuristics.analysis.game_analysis import (
-    AnalyzedPosition,
     GameAnalysis,
+    _AnalyzedPosition,
+    _file_sha256,
     analysis_path,
-    file_sha256,
 )
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment, final_scores
 from battlesnake_heuristics.analysis.position_analysis import CandidateMove, Line, SnakeAssessment
@@ -35,7 +35,7 @@ def analyzed(path: Path) -> GameAnalysis:
     replay = Replay.load(path)
     boards = list(replay.boards())
     found = GameAnalysis(
-        file_sha256(path), 10_000, 0, len(replay.turns) - 1, final_scores(replay.last)
+        _file_sha256(path), 10_000, 0, len(replay.turns) - 1, final_scores(replay.last)
     )
     probabilities = [0.5, 0.6, 0.2, 0.2, 0.35, 0.2, *[0.2] * 20]
     for turn, (board, after) in enumerate(zip(boards, replay.turns, strict=False)):
@@ -56,7 +56,7 @@ def analyzed(path: Path) -> GameAnalysis:
             MoveAssessment(turn, "snake_0", after.moves["snake_0"], "up", before, 0.2)
             for before in ([{1: 0.6, 4: 0.35}[turn]] if turn in (1, 4) else [])
         ]
-        found.positions[turn] = AnalyzedPosition(judged, after.moves, mistakes)
+        found.positions[turn] = _AnalyzedPosition(judged, after.moves, mistakes)
     return found
 
 

@@ -148,7 +148,7 @@ def test_a_killed_analysis_reports_its_exit_status(
     """The state is "failed", although some turns are analyzed and standard error is empty."""
     path = tmp_path / "game.jsonl"
     played(turns=2).save(path)
-    GameAnalysis(game_analysis.file_sha256(path), 9, 0, 1, None).save(analysis_path(path))
+    GameAnalysis(game_analysis._file_sha256(path), 9, 0, 1, None).save(analysis_path(path))
     killed = tmp_path / "python"
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o755)

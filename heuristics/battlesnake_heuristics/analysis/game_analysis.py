@@ -50,7 +50,7 @@ _Turn = tuple[Board, dict[str, str], Samples]
 
 
 @dataclass(frozen=True, slots=True)
-class AnalyzedPosition:
+class _AnalyzedPosition:
     """One analyzed position: an assessment per living snake, the moves played, and the mistakes."""
 
     assessments: dict[str, SnakeAssessment]
@@ -99,7 +99,7 @@ class GameAnalysis:
     last: int
     final_scores: dict[str, float] | None
     evaluation_id: str = field(default_factory=_builtin_evaluation_id)
-    positions: dict[int, AnalyzedPosition] = field(default_factory=dict)
+    positions: dict[int, _AnalyzedPosition] = field(default_factory=dict)
     view_radius: int | None = None
 
     @property
@@ -184,7 +184,7 @@ class GameAnalysis:
             found = cls.load(analysis_path(game))
         except (OSError, ReplayError):
             return None
-        current = file_sha256(game), _builtin_evaluation_id()
+        current = _file_sha256(game), _builtin_evaluation_id()
         return found if (found.game, found.evaluation_id) == current else None
 
 
@@ -197,7 +197,7 @@ def analysis_path(game: Path) -> Path:
     return game.with_name(game.name + ".analysis.gz")
 
 
-def file_sha256(game: Path) -> str:
+def _file_sha256(game: Path) -> str:
     """Return the SHA-256 hash of a game file in hexadecimal."""
     with game.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -296,12 +296,12 @@ def _load_or_start(path: Path, replay: Replay, nodes: int, view_radius: int | No
     first = replay.first.turn
     last = first + len(replay.turns) - 1
     scores = final_scores(replay.last)
-    return GameAnalysis(file_sha256(path), nodes, first, last, scores, view_radius=view_radius)
+    return GameAnalysis(_file_sha256(path), nodes, first, last, scores, view_radius=view_radius)
 
 
 def _analyze_turns(
     turns: Sequence[_Turn], nodes: int, jobs: int
-) -> Generator[tuple[int, AnalyzedPosition], None, None]:
+) -> Generator[tuple[int, _AnalyzedPosition], None, None]:
     """Yield the number and the analysis of each turn, in the order of completion."""
     work = functools.partial(_analyze_turn, nodes)
     if jobs == 1:
@@ -311,21 +311,21 @@ def _analyze_turns(
         yield from (analyzed for _, analyzed in results)
 
 
-def _analyze_turn(nodes: int, turn: _Turn) -> tuple[int, AnalyzedPosition]:
+def _analyze_turn(nodes: int, turn: _Turn) -> tuple[int, _AnalyzedPosition]:
     """Return the number and the analysis of a turn, given its board, moves and samples."""
     board, moves, samples = turn
     assessments = PositionAnalyzer(nodes).analyze(board, samples)
     mistakes = find_turn_mistakes(board, moves, assessments, samples)
     for mistake in mistakes:
         _apply_rollouts(assessments, mistake)
-    return board.turn, AnalyzedPosition(assessments, moves, mistakes)
+    return board.turn, _AnalyzedPosition(assessments, moves, mistakes)
 
 
-def _position_from_dict(line: dict[str, Any]) -> tuple[int, AnalyzedPosition]:
+def _position_from_dict(line: dict[str, Any]) -> tuple[int, _AnalyzedPosition]:
     """Convert a line of the analysis file to a turn and a position."""
     assessments = {name: SnakeAssessment.from_dict(value) for name, value in line["snakes"].items()}
     mistakes = [_mistake_from_dict(value) for value in line["mistakes"]]
-    position = AnalyzedPosition(assessments, dict(line["moves"]), mistakes)
+    position = _AnalyzedPosition(assessments, dict(line["moves"]), mistakes)
     return json_fields.integer(line, "turn", ""), position
 
 

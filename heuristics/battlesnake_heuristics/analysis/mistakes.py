@@ -173,7 +173,7 @@ def score_after_move(
     )
 
 
-def assess_move(
+def _assess_move(
     board: Board,
     snake_id: str,
     moves: Mapping[str, str],
@@ -233,7 +233,7 @@ def find_turn_mistakes(
     if unsupported_reason(board):
         return []
     assessed = (
-        assess_move(
+        _assess_move(
             board,
             snake.id,
             moves,

@@ -141,7 +141,7 @@ def _find_puzzle(board: Board) -> tuple[str, int] | None:
     if len(safe) < 2:
         return None
     *easier, hardest = NODES_BY_GRADE
-    only = only_surviving_move(board, hardest)
+    only = _only_surviving_move(board, hardest)
     if only is None:
         return None
     you, seen, replies = board.you.id, board.copy(), {}
@@ -152,11 +152,11 @@ def _find_puzzle(board: Board) -> tuple[str, int] | None:
         score = score_after_move(board, you, move, replies, range(_NUM_ROLLOUTS))
         if score < MISTAKE_LOSS if move == only else score > MAX_LOST_SCORE:
             return None
-    grades = (n for n, nodes in enumerate(easier, 1) if only_surviving_move(board, nodes) == only)
+    grades = (n for n, nodes in enumerate(easier, 1) if _only_surviving_move(board, nodes) == only)
     return only, next(grades, len(NODES_BY_GRADE))
 
 
-def only_surviving_move(board: Board, nodes: int) -> str | None:
+def _only_surviving_move(board: Board, nodes: int) -> str | None:
     """Return the only safe move without a proven loss.
 
     The result is None if no move or several moves meet this condition. The search visits up to

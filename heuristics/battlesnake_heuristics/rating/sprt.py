@@ -43,10 +43,10 @@ The number is positive, so that the probability of every outcome is positive.
 """
 
 
-def elo_difference(score: float) -> float:
+def _elo_difference(score: float) -> float:
     """Return the Elo difference that predicts the score ``score``.
 
-    >>> round(elo_difference(0.64), 1), elo_difference(1.0)
+    >>> round(_elo_difference(0.64), 1), _elo_difference(1.0)
     (100.0, inf)
     """
     if not 0 < score < 1:
@@ -187,7 +187,7 @@ class EloEstimate:
         error = Z95 * math.sqrt(variance / careful.sum())
         score = float(counts @ PAIR_SCORES / total)
         low, middle, high = (
-            round(elo_difference(value), 1)
+            round(_elo_difference(value), 1)
             for value in (mean - error, score, min(1.0, mean + error))
         )
         return cls(round(score, 3), middle, low, high, int(total))

@@ -33,8 +33,8 @@ from battlesnake_heuristics.rule_based.view import View
 _CLASS_NAME, _BASE_MODULE = "MyBattlesnakeHeuristics", "heuristics"
 
 
-class Heuristics:
-    """Replacement for the starter pack's class ``Heuristics``.
+class _Heuristics:
+    """Replacement for the starter pack's class ``_Heuristics``.
 
     The class provides decorators. This class is used if the starter pack's module ``heuristics`` is
     missing.
@@ -111,7 +111,7 @@ def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
     sys.modules.pop(_BASE_MODULE, None)
     if not path.with_name(f"{_BASE_MODULE}.py").exists():
         base = sys.modules[_BASE_MODULE] = ModuleType(_BASE_MODULE)
-        vars(base)["Heuristics"] = Heuristics
+        vars(base)["Heuristics"] = _Heuristics
     sys.path.insert(0, str(path.parent))
     try:
         location = f"{path}:{_CLASS_NAME}"

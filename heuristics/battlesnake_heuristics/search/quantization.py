@@ -22,7 +22,7 @@ from battlesnake_heuristics.search.evaluation import (
 )
 
 
-def make_layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
+def _make_layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
     """Return the dtype of one weight stack with the given layer sizes."""
     return np.dtype(
         [
@@ -36,7 +36,7 @@ def make_layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void
     )
 
 
-LAYERS_DTYPE = make_layers_dtype(NUM_INPUTS, HIDDEN1, HIDDEN2)
+LAYERS_DTYPE = _make_layers_dtype(NUM_INPUTS, HIDDEN1, HIDDEN2)
 """Dtype of one weight stack of full shape, in the layout of the C code."""
 
 FloatLayers = Mapping[str, NDArray[np.floating[Any]]]

@@ -122,7 +122,7 @@ class _WithFallback:
         return self._fallback(board, seconds)
 
 
-class SearchResult(NamedTuple):
+class _SearchResult(NamedTuple):
     """The return value of the C function ``search`` (``csrc/search_bindings.c``)."""
 
     move: int
@@ -135,12 +135,12 @@ class SearchResult(NamedTuple):
     visits: tuple[int, int, int, int]
 
 
-def _run_search(request: tuple[Any, ...]) -> SearchResult:
+def _run_search(request: tuple[Any, ...]) -> _SearchResult:
     """Search in this thread until the search is complete or `SHOULD_STOP` stops the search."""
-    return SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get())))
+    return _SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get())))
 
 
-class ThreadTuner:
+class _ThreadTuner:
     """Adjustment of the number of search threads to the available CPU time.
 
     A process may have access to more cores than its CPU time allows, for example on AWS Lambda or
@@ -220,7 +220,7 @@ class _SearchCores:
     """Cores that concurrent time-limited searches share.
 
     A search uses all free cores, or one core if no core is free. A search that runs alone uses as
-    many threads as the `ThreadTuner` allows. The threads of a search work on the same position and
+    many threads as the `_ThreadTuner` allows. The threads of a search work on the same position and
     share one transposition table. Each thread starts at a different depth. The main thread then
     finds results of the other threads in the table (lazy SMP, as in Stockfish). Decoupled searches
     build one tree per thread and vote on the move (root parallelization, Chaslot, Winands and van
@@ -230,7 +230,7 @@ class _SearchCores:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._num_busy_cores = 0
-        self._tuner = ThreadTuner(1)
+        self._tuner = _ThreadTuner(1)
         self._pool = ThreadPoolExecutor(1, "search")
 
     def configure(self, num_cores: int, cpu_fraction: float = 1.0) -> None:
@@ -248,13 +248,13 @@ class _SearchCores:
         if num_cores < 1:
             raise ValueError(f"num_cores must be 1 or more, got {num_cores}")
         self._pool = ThreadPoolExecutor(num_cores, "search")
-        self._tuner = ThreadTuner(num_cores, cpu_fraction)
+        self._tuner = _ThreadTuner(num_cores, cpu_fraction)
 
     @property
     def _num_free_cores(self) -> int:
         return self._tuner.num_cores - self._num_busy_cores
 
-    def search(self, request: tuple[Any, ...]) -> SearchResult:
+    def search(self, request: tuple[Any, ...]) -> _SearchResult:
         """Search with all free cores; the result counts the nodes of all threads."""
         with self._lock:
             is_alone, tuner = self._num_busy_cores == 0, self._tuner
@@ -284,23 +284,23 @@ class _SearchCores:
 
     def _start_helper(
         self, request: tuple[Any, ...], first_depth: int, done: threading.Event
-    ) -> Future[SearchResult | None]:
+    ) -> Future[_SearchResult | None]:
         """Start a helper search at depth ``first_depth`` that runs until ``done`` is set.
 
         Returns:
             A future of the result; None if the search was interrupted.
         """
 
-        def run_helper_search() -> SearchResult | None:
+        def run_helper_search() -> _SearchResult | None:
             try:
-                return SearchResult(*_search.search(*(*request, first_depth, done.is_set)))
+                return _SearchResult(*_search.search(*(*request, first_depth, done.is_set)))
             except InterruptedError:
                 return None
 
         return self._pool.submit(run_helper_search)
 
 
-def _select_result(found: list[SearchResult]) -> SearchResult:
+def _select_result(found: list[_SearchResult]) -> _SearchResult:
     """Return the result whose move has the most visits, with the node counts of all threads.
 
     Results of the alpha-beta search have no visits; the first result, which comes from the main
