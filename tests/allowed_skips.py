@@ -1,7 +1,5 @@
 """What continuous integration may skip: a short list with reasons. Any other skip fails the run."""
 
-from __future__ import annotations
-
 import os
 import re
 

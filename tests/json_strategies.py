@@ -1,7 +1,5 @@
 """JSON as nobody would write it: any value at any place of a document."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Real processes: run to their end, served for as long as a block lasts, waited for and asked."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -4,8 +4,6 @@ A room is a folder of a package with the folders below it; `docs/explanation/arc
 them all.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter, defaultdict
 from graphlib import CycleError, TopologicalSorter

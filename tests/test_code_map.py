@@ -1,7 +1,5 @@
 """Every pointer of `docs/project/code-map.md` leads to what it names."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rules agree with every recorded game, and the tools detect every broken rule."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import gzip

@@ -1,7 +1,5 @@
 """A skip that nobody has accepted fails a run of continuous integration, and no other run."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

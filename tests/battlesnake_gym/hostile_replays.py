@@ -1,7 +1,5 @@
 """Small malicious replay files, with words of their error messages."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

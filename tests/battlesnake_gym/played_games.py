@@ -1,7 +1,5 @@
 """Random games of every ruleset, map and board size, to compare the engine with Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

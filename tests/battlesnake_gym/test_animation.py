@@ -1,7 +1,5 @@
 """Animations: frames show the drawn boards, and memory use does not grow."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator
 from pathlib import Path

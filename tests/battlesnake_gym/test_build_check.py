@@ -1,7 +1,5 @@
 """The choice of the compiled module and the messages about unusable ones, in own processes."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

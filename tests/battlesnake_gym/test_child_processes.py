@@ -1,7 +1,5 @@
 """Child processes of the packages do not import the user's files by accident."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

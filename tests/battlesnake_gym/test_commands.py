@@ -1,7 +1,5 @@
 """The console command: help, JSON tables, colors and `play`."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Customization of snakes: distinct colors, and heads and tails by name."""
 
-from __future__ import annotations
-
 import itertools
 import xml.etree.ElementTree as ET
 

@@ -1,7 +1,5 @@
 """Images of boards in SVG, PNG and GIF."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter

@@ -1,7 +1,5 @@
 """Detection of eliminated snakes in requests that list all snakes."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any

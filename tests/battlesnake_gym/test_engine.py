@@ -1,7 +1,5 @@
 """The engine's arrays, its two food streams, rejected input, and the engine in Python."""
 
-from __future__ import annotations
-
 import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The engine and the Python rules play the same games."""
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What all environments have in common: the order of calls, and copies that continue the games."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

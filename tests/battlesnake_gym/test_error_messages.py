@@ -1,7 +1,5 @@
 """Error messages of typical and generated mistakes: one line, with the field and the remedy."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """An extension that registers a map, an observation, a reward, a mask and a snake."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Files that survive power cuts and kills: syncs in the right order, no leftovers, clear errors."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """The setup of games, and its form in JSON and YAML."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import fields, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests of limited view: what a snake sees, and how a request with hidden segments is read."""
 
-from __future__ import annotations
-
 import copy
 import random
 import sys

@@ -1,7 +1,5 @@
 """The PettingZoo environment: PettingZoo's API tests and further properties."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

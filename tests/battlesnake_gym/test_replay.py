@@ -1,7 +1,5 @@
 """Replays: lossless files, old formats, and errors about damaged files."""
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile

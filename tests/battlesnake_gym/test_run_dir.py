@@ -1,7 +1,5 @@
 """Status files of runs, in the current format and in older ones."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Policies and past selves as opponents: observations, moves and rejected input."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The memory of a snake with limited view."""
 
-from __future__ import annotations
-
 import random
 import sys
 from dataclasses import replace

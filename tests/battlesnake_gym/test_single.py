@@ -1,7 +1,5 @@
 """The Gymnasium environment: Gymnasium's checker and further properties."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any, SupportsFloat
 

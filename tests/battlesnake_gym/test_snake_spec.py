@@ -1,7 +1,5 @@
 """The one grammar of snakes, and its meaning in every place that names a snake."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

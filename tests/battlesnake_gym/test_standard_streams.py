@@ -1,7 +1,5 @@
 """Standard streams that are closed, full or of an encoding that lacks characters."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Temporary directories of killed processes are deleted by the next process."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """Text of strangers and of Windows editors: JSON, text files and file names."""
 
-from __future__ import annotations
-
 import codecs
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The vector environment against the Python rules, which play every game in parallel."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

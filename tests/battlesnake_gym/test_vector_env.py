@@ -1,7 +1,5 @@
 """Gymnasium's vector environments: one learner per game, and one per seat."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The watchdog stops calls whose time is up, and only those."""
 
-from __future__ import annotations
-
 import multiprocessing
 import threading
 

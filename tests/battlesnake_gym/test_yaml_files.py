@@ -1,7 +1,5 @@
 """The YAML loader of all commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Parsed CloudFormation templates, with functions as dictionaries like ``{"Ref": ...}``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

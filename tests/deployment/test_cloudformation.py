@@ -1,7 +1,5 @@
 """CloudFormation templates: valid, documented, and without superfluous permissions."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib import resources as files

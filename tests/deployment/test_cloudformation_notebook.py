@@ -1,7 +1,5 @@
 """Setup script of a notebook instance, run with programs that only record their calls."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """CloudFormation stacks, created and deleted in moto."""
 
-from __future__ import annotations
-
 import ast
 import json
 import warnings

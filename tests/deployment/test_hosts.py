@@ -1,7 +1,5 @@
 """Files for container hosts follow the references of the hosts; the server uses their ports."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from importlib import resources

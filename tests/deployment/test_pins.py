@@ -1,7 +1,5 @@
 """Pins of the images: packages by their hashes, the base image by its digest."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Clusters without SageMaker: Ray's cluster launcher on EC2, and KubeRay on Kubernetes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

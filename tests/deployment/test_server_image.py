@@ -1,7 +1,5 @@
 """Steps of the live snake's image, run without a container engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

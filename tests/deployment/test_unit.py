@@ -1,7 +1,5 @@
 """The systemd unit calls the command as it is, and systemd has nothing against it."""
 
-from __future__ import annotations
-
 import configparser
 import shlex
 import shutil

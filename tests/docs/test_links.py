@@ -1,7 +1,5 @@
 """Every relative link of a page or notebook leads to a file, and every anchor to a heading."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

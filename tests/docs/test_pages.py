@@ -1,7 +1,5 @@
 """The pages of the documentation: structure, length, and names that exist."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import re

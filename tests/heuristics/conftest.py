@@ -1,7 +1,5 @@
 """Boards from games in all rulesets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

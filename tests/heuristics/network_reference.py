@@ -1,7 +1,5 @@
 """A reference implementation of the network and its inputs in plain Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

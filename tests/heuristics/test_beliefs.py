@@ -1,7 +1,5 @@
 """Searches with limited view: the positions that they draw, and their moves."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable

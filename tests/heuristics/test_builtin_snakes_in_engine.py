@@ -1,7 +1,5 @@
 """The built-in snakes in the C engine choose among the same moves as their Python versions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Decoupled MCTS, compared with its reference implementation."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterator

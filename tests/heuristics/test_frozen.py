@@ -1,7 +1,5 @@
 """The frozen search and the other rungs of the ladder never change."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The network inputs match the reference, for any order of the opponents."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

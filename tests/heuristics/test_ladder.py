@@ -1,7 +1,5 @@
 """The ladder, and the placement of snakes on it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Games of two sides in this process."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Mistakes, found by rollouts from the played move and from others."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Tasks of killed processes are retried, and each result is returned once."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal

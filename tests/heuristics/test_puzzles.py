@@ -1,7 +1,5 @@
 """The built-in puzzles: a deep search confirms the only good move."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

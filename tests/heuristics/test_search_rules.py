@@ -1,7 +1,5 @@
 """The search implements the rules: C compared with Python."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

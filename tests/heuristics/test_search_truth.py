@@ -1,7 +1,5 @@
 """Proven results of the search, compared with brute force on the rules."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import Counter

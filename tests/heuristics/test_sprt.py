@@ -1,7 +1,5 @@
 """Simulated matches: error rates of the test, and coverage of the intervals."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The article's experiment as one command: trainings, graphs, table, and what is resumed."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@
 returns them, and ``frames.json`` the `digests` of both packages.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from pathlib import Path

@@ -3,8 +3,6 @@
 A preamble defines the values that the article leaves open: the arguments of `calls`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """Checkpoints as an attacker would distribute them."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """First page of TensorBoard for a run."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The article's four calls, run as published: after a preamble, in an unrelated folder."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """Checkpoints are written atomically, compared with the experiment, and read without code."""
 
-from __future__ import annotations
-
 import collections
 import pickle
 import re

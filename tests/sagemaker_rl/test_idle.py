@@ -1,7 +1,5 @@
 """Expected utilization of a job's instances, and rejection of idle ones."""
 
-from __future__ import annotations
-
 import math
 import re
 import socket

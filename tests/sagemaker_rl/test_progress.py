@@ -1,7 +1,5 @@
 """Progress lines within a long step."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

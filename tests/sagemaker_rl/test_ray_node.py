@@ -1,7 +1,5 @@
 """Directory of a Ray node, and the connection to Ray."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

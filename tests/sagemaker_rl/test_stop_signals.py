@@ -1,7 +1,5 @@
 """Stops at random moments from the first second: jobs shut down in order and lose nothing."""
 
-from __future__ import annotations
-
 import os
 import pty
 import random

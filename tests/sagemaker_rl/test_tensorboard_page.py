@@ -1,7 +1,5 @@
 """First page of TensorBoard in a browser."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -7,6 +7,8 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,35 +108,45 @@ class Counting:
     def stop(self) -> None: ...
 
 
+Train = Callable[..., TrainingRun]
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Train:
+    """Return a function that trains with an algorithm, and returns the run."""
+
+    def train(
+        algorithm: Any, signals: PendingSignals | None = None, **settings: Any
+    ) -> TrainingRun:
+        monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: algorithm)
+        run = _run(tmp_path, **settings)
+        run.train(PendingSignals() if signals is None else signals)
+        return run
+
+    return train
+
+
+def rows(folder: Path) -> list[dict[str, float]]:
+    return run_dir.read_progress(folder / run_dir.CSV_FILE)
+
+
 @pytest.mark.parametrize(("signal_after", "last"), [(99, 2000.0), (3, 1000.0)])
 def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, signal_after: int, last: float
+    train: Train, tmp_path: Path, signal_after: int, last: float
 ) -> None:
     caught = PendingSignals()
-    algorithm = Counting(caught, signal_after)
-    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: algorithm)
+    algorithm: Any = Counting(caught, signal_after)
     concluded: list[int] = []
 
     def conclude(results: dict[str, Any]) -> None:
         concluded.append(algorithm.training_iteration)
         results["elo"] = 2000.0
 
-    monkeypatch.setattr(algorithm, "conclude", conclude, raising=False)
-
-    columns = training_run.CSV_COLUMNS | {"elo": "elo"}
-    job = JobPaths(
-        "run", tmp_path, tmp_path / "checkpoints", tmp_path / "model", in_sagemaker=False
-    )
-    config: Any = None
-    run = TrainingRun(config, job, {}, None, stop_conditions={"num_iters": 3}, csv_columns=columns)
-    run.train(caught)
+    algorithm.conclude = conclude
+    train(algorithm, caught, num_iters=3, csv_columns=training_run.CSV_COLUMNS | {"elo": "elo"})
     assert concluded == ([3] if last == 2000 else [])
     assert algorithm.progress == pytest.approx([0, 1 / 3, 2 / 3])
-    assert [row["elo"] for row in run_dir.read_progress(tmp_path / "progress.csv")] == [
-        1000,
-        1000,
-        last,
-    ]
+    assert [row["elo"] for row in rows(tmp_path)] == [1000, 1000, last]
 
 
 def test_an_error_of_a_learner_in_another_process_is_raised() -> None:
@@ -183,22 +195,18 @@ class Weighted(Counting):
         (Path(path) / "weights").write_text(str(self._weight.item()))
 
 
-def _run(folder: Path, **settings: Any) -> TrainingRun:
+def _run(folder: Path, num_iters: int = 5, **settings: Any) -> TrainingRun:
     job = JobPaths("run", folder, folder / "checkpoints", folder / "model", in_sagemaker=False)
     config = PPOConfig().training(lr=1e3, vf_loss_coeff=0.9).debugging(seed=5)
-    return TrainingRun(config, job, {}, None, stop_conditions={"num_iters": 5}, **settings)
+    return TrainingRun(config, job, {}, None, stop_conditions={"num_iters": num_iters}, **settings)
 
 
 def _nan_weights(algorithm: Weighted, results: Any) -> None:
     algorithm._weight.fill_(math.nan)
 
 
-def _nan_loss(algorithm: Weighted, results: Any) -> None:
-    results["learners"]["default_policy"]["total_loss"] = math.nan
-
-
-def _infinite_loss(algorithm: Weighted, results: Any) -> None:
-    results["learners"]["default_policy"]["total_loss"] = math.inf
+def _nan_loss(algorithm: Weighted, results: Any, loss: float = math.nan) -> None:
+    results["learners"]["default_policy"]["total_loss"] = loss
 
 
 def _failed_env_runner(algorithm: Weighted, results: Any) -> None:
@@ -212,63 +220,50 @@ def _failed_env_runner(algorithm: Weighted, results: Any) -> None:
         (_nan_weights, "weights"),
         (_failed_env_runner, "weights"),
         (_nan_loss, "loss"),
-        (_infinite_loss, "loss"),
+        (partial(_nan_loss, loss=math.inf), "loss"),
     ],
 )
 def test_training_that_diverges_keeps_the_last_good_weights(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: Any, reason: str
+    train: Train, tmp_path: Path, fault: Any, reason: str
 ) -> None:
-    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: Weighted(fault))
-    run = _run(tmp_path)
-    run.train(PendingSignals())
+    run = train(Weighted(fault))
     told = rf"iteration 3\b.* {reason}.* rl\.training\.config\.lr 1000\.0\b.* iteration 2\b"
     assert re.search(told, run.diverged)
     assert len(run.diverged) <= 200
     assert run.checkpoint is not None
     assert (run.checkpoint / "weights").read_text() == "2.0"
     assert run.checkpoint.name == "checkpoint_000002"
-    assert len(run_dir.read_progress(tmp_path / "progress.csv")) == 2
+    assert len(rows(tmp_path)) == 2
 
 
-def test_an_iteration_without_updates_has_not_diverged(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_iteration_without_updates_has_not_diverged(train: Train, tmp_path: Path) -> None:
     def nothing_learned(algorithm: Weighted, results: Any) -> None:
         _nan_loss(algorithm, results)
         results["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"] = 20
 
-    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: Weighted(nothing_learned))
-    run = _run(tmp_path)
-    run.train(PendingSignals())
-    assert not run.diverged
-    assert len(run_dir.read_progress(tmp_path / "progress.csv")) == 5
+    assert not train(Weighted(nothing_learned)).diverged
+    assert len(rows(tmp_path)) == 5
 
 
-def test_other_errors_stay_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_errors_stay_errors(train: Train) -> None:
     def fail(algorithm: Weighted, results: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: Weighted(fail))
     with pytest.raises(ZeroDivisionError):
-        _run(tmp_path).train(PendingSignals())
+        train(Weighted(fail))
 
 
-def test_training_without_env_steps_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda _: Counting(PendingSignals()))
+def test_training_without_env_steps_fails(train: Train) -> None:
+    columns = training_run.CSV_COLUMNS | {"env_steps": "missing"}
     with pytest.raises(ClusterError, match="5 iterations had no env steps"):
-        _run(tmp_path, csv_columns=training_run.CSV_COLUMNS | {"env_steps": "missing"}).train(
-            PendingSignals()
-        )
+        train(Counting(PendingSignals()), csv_columns=columns)
 
 
-def test_a_network_that_is_nan_at_the_start_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_network_that_is_nan_at_the_start_is_refused(train: Train) -> None:
     algorithm = Weighted(None)
     algorithm._weight.fill_(math.inf)
-    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: algorithm)
     with pytest.raises(checkpoints.CheckpointError, match="initial network"):
-        _run(tmp_path).train(PendingSignals())
+        train(algorithm)
 
 
 def test_the_setting_furthest_from_its_default_is_suspected() -> None:
@@ -279,22 +274,24 @@ def test_the_setting_furthest_from_its_default_is_suspected() -> None:
 
 
 def _train_until_stopped(
-    algorithm: Weighted, monkeypatch: pytest.MonkeyPatch, folder: Path
+    algorithm: Weighted, train: Train, monkeypatch: pytest.MonkeyPatch
 ) -> TrainingRun:
     """Train with an algorithm that sends a stop signal to its process."""
-    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: algorithm)
     monkeypatch.setattr(training_run, "_ABORT_TIMEOUT_S", 0.3)
-    run = _run(folder)
     began = time.monotonic()
     with deferred_stop_signals(raise_immediately=True) as stop_signals:
-        run.train(stop_signals)
+        run = train(algorithm, stop_signals)
     assert time.monotonic() - began < 30
     return run
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_long_iteration_is_aborted_for_the_checkpoint(
-    ray_session: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
+    ray_session: None,
+    train: Train,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    number: signal.Signals,
 ) -> None:
     nothing = ray.remote(num_cpus=99)(lambda: None).remote()  # No machine is that large.
 
@@ -302,7 +299,7 @@ def test_a_long_iteration_is_aborted_for_the_checkpoint(
         threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
         ray.get(nothing, timeout=60)
 
-    run = _train_until_stopped(Weighted(wait), monkeypatch, tmp_path)
+    run = _train_until_stopped(Weighted(wait), train, monkeypatch)
     assert run.stopped_by == number
     assert not run.diverged
     assert run.checkpoint is not None
@@ -312,22 +309,22 @@ def test_a_long_iteration_is_aborted_for_the_checkpoint(
 
 
 def test_a_stop_cancels_the_final_games_for_the_checkpoint(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    train: Train, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def conclude(results: dict[str, Any]) -> None:
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
         time.sleep(60)
 
-    algorithm = Weighted(lambda *_: None)
-    monkeypatch.setattr(algorithm, "conclude", conclude, raising=False)
-    run = _train_until_stopped(algorithm, monkeypatch, tmp_path)
+    algorithm: Any = Weighted(lambda *_: None)
+    algorithm.conclude = conclude
+    run = _train_until_stopped(algorithm, train, monkeypatch)
     assert run.checkpoint is not None
     assert (run.checkpoint / "weights").read_text() == "5.0"
-    assert len(run_dir.read_progress(tmp_path / "progress.csv")) == 5
+    assert len(rows(tmp_path)) == 5
 
 
 def test_a_run_waits_while_all_env_runners_are_lost(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    train: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise, a run of --num-iters would end with iterations that play no turn."""
     restores: list[int] = []
@@ -342,9 +339,8 @@ def test_a_run_waits_while_all_env_runners_are_lost(
         foreach_env_runner=lambda *_, **__: [True] * healthy(),
     )
     algorithm.restore_env_runners = lambda _: restores.append(algorithm.training_iteration)
-    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: algorithm)
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    _run(tmp_path).train(PendingSignals())
+    train(algorithm)
     assert restores == [2] * 4
 
 

@@ -1,7 +1,5 @@
 """A real browser for tests: headless Chromium, driven over its WebDriver."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import shutil

@@ -17,6 +17,7 @@ from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_server.arena.database import Database
 from tests.processes import COMMAND, free_port, served
+from tests.server import web_site
 from tests.server.browser import browser as browser
 from tests.server.browser import quiet as quiet
 
@@ -51,6 +52,12 @@ def database(tmp_path: Path) -> Iterator[Database]:
     one = Database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
     yield one
     one.close()
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> web_site.Pages:
+    """The arena's pages without games."""
+    return web_site.make(tmp_path, games=0)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A league clock that runs as fast as games are played."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from concurrent.futures import Future
 from datetime import datetime, timedelta

@@ -5,8 +5,6 @@
 runs in a separate process that may allocate 300 MB.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -4,8 +4,6 @@ It follows the platform's published source: 100 frames per page, eliminated snak
 body, ``timeout`` for a late move, no rules in a game's description.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import uuid

@@ -1,7 +1,5 @@
 """Misbehaving snakes on real sockets, for tests of the referee."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

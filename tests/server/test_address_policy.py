@@ -8,7 +8,6 @@ import contextlib
 import json
 import re
 import socket
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +28,8 @@ from battlesnake_server.address_policy import (
     open_listener,
 )
 from battlesnake_server.arena.players import HttpPlayer, MoveResponse
+from battlesnake_server.commands import arena_command
 from tests.parsers import parser_of
-from tests.processes import COMMAND, run
 from tests.server import misbehaving_snakes
 
 ROOT = Path(__file__).parents[2]
@@ -58,11 +57,8 @@ def test_every_address_has_its_class(name: str) -> None:
 def test_the_operator_names_a_class_by_typing_an_address_and_not_by_a_name() -> None:
     nobody = AddressPolicy()
     assert nobody.with_typed_address("http://10.0.0.5:8000/x").classes == {PUBLIC, PRIVATE}
-    assert nobody.with_typed_address("http://localhost:8000").classes == {PUBLIC, LOOPBACK}
-    assert nobody.with_typed_address("http://[::ffff:127.0.0.1]:80/").classes == {
-        PUBLIC,
-        LOOPBACK,
-    }
+    for url in ("http://localhost:8000", "http://[::ffff:127.0.0.1]:80/"):
+        assert nobody.with_typed_address(url).classes == {PUBLIC, LOOPBACK}
     for url in ("http://snake.example:8000", "http://2130706433/", "http://[", "hungry"):
         assert nobody.with_typed_address(url) == nobody
 
@@ -147,13 +143,8 @@ def test_allowed_classes_are_reached() -> None:
         assert ask(url).problem == "address"
         assert ask(url, AddressPolicy(frozenset({PUBLIC, PRIVATE}))).problem == "address"
         assert ask(url, AddressPolicy(frozenset({PUBLIC, LOOPBACK}))).move == "left"
-        assert (
-            ask(
-                f"http://localhost:{port}",
-                AddressPolicy().with_typed_address("http://localhost"),
-            ).move
-            == "left"
-        )
+        named = AddressPolicy().with_typed_address("http://localhost")
+        assert ask(f"http://localhost:{port}", named).move == "left"
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary",
@@ -170,13 +161,15 @@ def test_no_redirect_leads_to_another_host_or_port(status: str, redirects: bool)
     assert not came
 
 
-def arena(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def arena(folder: Path, *arguments: str) -> int:
     small = ("--games=1", "--jobs=1", "--max-turns=3", "--board-size=7")
     database = f"--database=sqlite:///{folder / 'arena.sqlite'}"
-    return run(*COMMAND, "arena", *arguments, *small, database)
+    return arena_command.main([*arguments, *small, database])
 
 
-def test_a_tournament_sends_nothing_inwards_and_says_why(tmp_path: Path) -> None:
+def test_a_tournament_sends_nothing_inwards_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One snake redirects once the game has started; another uses a host name of this machine."""
     seen: list[bytes] = []
 
@@ -188,15 +181,13 @@ def test_a_tournament_sends_nothing_inwards_and_says_why(tmp_path: Path) -> None
         return True
 
     with inner() as (port, came), misbehaving_snakes.snake(turns) as url:
-        done = arena(tmp_path, f"stranger={url}", "hungry", "--json", "--follow-redirects")
-        assert done.returncode == 0, done.stderr
-        (line,) = [line for line in json.loads(done.stdout) if line["snake"] == "stranger"]
-        assert line["problems"]["redirect"] >= 3
+        assert arena(tmp_path, f"stranger={url}", "hungry", "--json", "--follow-redirects") == 0
+        problems = {line["snake"]: line["problems"] for line in json.loads(capsys.readouterr().out)}
+        assert problems["stranger"]["redirect"] >= 3
         here = socket.gethostname()
         if classify_name(here) not in (None, PUBLIC):
-            refused = arena(tmp_path, f"http://{here}:{port}", "hungry")
-            assert refused.returncode == 2
-            assert "--allow-networks" in refused.stderr
+            assert arena(tmp_path, f"http://{here}:{port}", "hungry") == 2
+            assert "--allow-networks" in capsys.readouterr().err
     assert not came
 
 
@@ -207,10 +198,10 @@ def classify_name(name: str) -> str | None:
         return None
 
 
-def test_a_wrong_class_is_refused(tmp_path: Path) -> None:
-    done = arena(tmp_path, "hungry", "cautious", "--allow-networks=private,everything")
-    assert done.returncode == 2
-    assert re.search("everything.* loopback, private, link-local", done.stderr)
+def test_a_wrong_class_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        arena(tmp_path, "hungry", "cautious", "--allow-networks=private,everything")
+    assert re.search("everything.* loopback, private, link-local", capsys.readouterr().err)
 
 
 def test_pages_listen_where_they_can_and_name_the_remedy_where_not() -> None:

@@ -1,7 +1,5 @@
 """Tests of the analysis panel in a browser."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The live snake's application without a network: responses and tolerated requests."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging

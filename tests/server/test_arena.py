@@ -1,7 +1,5 @@
 """The arena command, from its arguments to its table."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

@@ -145,8 +145,8 @@ def test_interleaved_games_get_the_moves_of_each_game_alone() -> None:
                     played.append(play_turn(client, board))
         return moves
 
-    together = play([start(number) for number in range(1, 65)])
-    assert together == [play([start(number)])[0] for number in range(1, 65)]
+    together = play([start(number) for number in range(1, 17)])
+    assert together == [play([start(number)])[0] for number in range(1, 17)]
 
 
 def test_visitors_play_with_a_view_radius() -> None:

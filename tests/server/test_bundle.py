@@ -89,13 +89,20 @@ def rules(tmp_path: Path) -> Path:
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that runs `battlesnake-gym pack` and returns the bundle's path."""
+    return lambda *arguments: pack(tmp_path / "snake.zip", *arguments)
 
-    def run(*arguments: str | Path) -> Path:
-        path = tmp_path / "snake.zip"
-        assert pack_command.main([*map(str, arguments), "-o", str(path)]) == 0
-        return path
 
-    return run
+def pack(path: Path, *arguments: str | Path) -> Path:
+    assert pack_command.main([*map(str, arguments), "-o", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of `RULES`, which tests only read."""
+    folder = tmp_path_factory.mktemp("packed")
+    (folder / "my_rules.py").write_text(RULES)
+    return pack(folder / "snake.zip", folder / "my_rules.py")
 
 
 def recorded(count: int) -> list[dict[str, Any]]:
@@ -232,8 +239,8 @@ def test_rules_alone_overrule_a_policy(
 
 def test_a_run_directory_is_packed_as_its_policy(tmp_path: Path, make: Callable[..., Path]) -> None:
     shutil.copytree(DEFAULT_POLICY_PATH.parent, tmp_path / "first" / "model")
-    packed = Bundle.load(make("--policy", tmp_path / "first"))
-    assert packed.files["policy.onnx"] == DEFAULT_POLICY_PATH.read_bytes()
+    files = Bundle.load(make("--policy", tmp_path / "first")).files
+    assert files["policy.onnx"] == DEFAULT_POLICY_PATH.read_bytes()
 
 
 def test_a_debugger_sees_the_rules() -> None:
@@ -264,9 +271,8 @@ def test_a_server_reads_its_bundle_once(
 
 
 def test_nothing_runs_before_the_snake_is_chosen(
-    rules: Path, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    packed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = make(rules)
     ran: list[str] = []
     real = bundle.run_extension_code
 
@@ -275,8 +281,8 @@ def test_nothing_runs_before_the_snake_is_chosen(
         return real(source, name)
 
     monkeypatch.setattr(bundle, "run_extension_code", noting)
-    opened = Bundle.load(path)
-    roster = Roster([f"guest={path}"])
+    opened = Bundle.load(packed)
+    roster = Roster([f"guest={packed}"])
     assert opened.customization == {}
     assert ran == []
     roster.find("guest", "snake").strategy_factory()
@@ -284,10 +290,9 @@ def test_nothing_runs_before_the_snake_is_chosen(
 
 
 def test_bundles_of_one_name_do_not_meet(
-    rules: Path, make: Callable[..., Path], board: Board
+    packed: Path, rules: Path, make: Callable[..., Path], board: Board
 ) -> None:
     """Both files register "mine" and "edges"; the registrations must not leak."""
-    first = make(rules).rename(rules.with_name("first.zip"))
     rules.write_text(
         "from battlesnake_gym import snakes\n"
         "up = snakes.Decision('up')\n"
@@ -295,7 +300,7 @@ def test_bundles_of_one_name_do_not_meet(
     )
     second = make(rules)
     board.you_id = "snake_0"
-    assert type(snakes.make(str(first))).__name__ == "Pipeline"
+    assert type(snakes.make(str(packed))).__name__ == "Pipeline"
     assert snakes.make(str(second))(board).move == "up"
     assert "mine" not in snakes.names()
     with pytest.raises(ValueError, match="'edges'"):
@@ -305,16 +310,6 @@ def test_bundles_of_one_name_do_not_meet(
 def test_a_search_in_a_bundle_can_be_bounded_where_it_is_named(make: Callable[..., Path]) -> None:
     path = make("--evaluation", str(EVALUATION))
     assert isinstance(snakes.make(f"{path}@10"), snakes.FixedNodesSearch)
-
-
-def changed(path: Path, name: str, data: bytes | None) -> Path:
-    """Return the bundle with a changed, added or removed file."""
-    with zipfile.ZipFile(path) as archive:
-        files = {info.filename: archive.read(info) for info in archive.infolist()}
-    files.pop(name, None)
-    if data is not None:
-        files[name] = data
-    return zipped(path, files)
 
 
 @pytest.mark.parametrize(
@@ -329,10 +324,16 @@ def changed(path: Path, name: str, data: bytes | None) -> Path:
     ],
 )
 def test_a_bundle_that_was_changed_is_refused(
-    rules: Path, make: Callable[..., Path], name: str, data: bytes | None, message: str
+    packed: Path, tmp_path: Path, name: str, data: bytes | None, message: str
 ) -> None:
+    """A file of the bundle is changed, added or removed."""
+    with zipfile.ZipFile(packed) as archive:
+        files = {info.filename: archive.read(info) for info in archive.infolist()}
+    files.pop(name, None)
+    if data is not None:
+        files[name] = data
     with pytest.raises(ValueError, match=message):
-        Bundle.load(changed(make(rules), name, data))
+        Bundle.load(zipped(tmp_path / "changed.zip", files))
 
 
 def test_what_is_no_bundle_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,11 +350,9 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("signature", [b"PK\x05\x06", b"PK\x01\x02"])
-def test_a_damaged_archive_names_its_file(
-    tmp_path: Path, rules: Path, make: Callable[..., Path], signature: bytes
-) -> None:
+def test_a_damaged_archive_names_its_file(tmp_path: Path, packed: Path, signature: bytes) -> None:
     """Every damaged number of the directory; zipfile raises many kinds of exceptions for them."""
-    good, path = make(rules).read_bytes(), tmp_path / "damaged.zip"
+    good, path = packed.read_bytes(), tmp_path / "damaged.zip"
     for offset in range(good.rindex(signature), min(good.rindex(signature) + 46, len(good))):
         for value in (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x80"):
             path.write_bytes(good[:offset] + value + good[offset + len(value) :])
@@ -366,9 +365,32 @@ def test_a_damaged_archive_names_its_file(
         Bundle.load(path)
 
 
-def test_packing_twice_gives_the_same_bytes(rules: Path, make: Callable[..., Path]) -> None:
-    first = make(rules, *LOOKS).read_bytes()
-    assert make(rules, *LOOKS).read_bytes() == first
+def test_a_bundle_of_format_1_still_plays() -> None:
+    path = Path(__file__).parents[1] / "data/formats/bundle_1.zip"
+    packed = Bundle.load(path)
+    assert packed.metadata["format"] == 2
+    assert packed.metadata["nodes"] == 400
+    looks = {"color": "#3366cc", "head": "evil", "tail": "bolt", "author": "jane"}
+    assert packed.customization == bundle.bundle_customization(str(path)) == looks
+    strategy = snakes.make(str(path))
+    assert isinstance(strategy, snakes.FixedNodesSearch)
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    assert strategy(Board.from_api(board.to_api("snake_0"))).move in board.safe_moves("snake_0")
+
+
+def test_code_of_a_bundle_of_format_1_still_plays() -> None:
+    """Its extension code imports modules that have moved."""
+    strategy = snakes.make(str(Path(__file__).parents[1] / "data/formats/bundle_code_1.zip"))
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    decision = strategy(Board.from_api(board.to_api("snake_0")))
+    assert "room_before_rivals" in decision.reasons[-1].rule
+    assert decision.move in board.safe_moves("snake_0")
+
+
+def test_packing_twice_gives_the_same_bytes(
+    packed: Path, rules: Path, make: Callable[..., Path]
+) -> None:
+    assert make(rules).read_bytes() == packed.read_bytes()
 
 
 @pytest.mark.parametrize(

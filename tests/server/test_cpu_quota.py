@@ -1,7 +1,5 @@
 """CPU quotas of control groups and AWS Lambda, in their file formats."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Decisions over HTTP: from a served snake to the replay, and malformed ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The default snake, and the bundled policy."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """`battlesnake-gym game export`: the output of each file format."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The root URL of a served snake: JSON for engines, a page with the current game for browsers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

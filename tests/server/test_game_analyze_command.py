@@ -1,7 +1,5 @@
 """Game analysis: the command, the pages, fetched games, and long games."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The coach and the puzzles: commands and page."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``battlesnake-gym game eval`` prints the contribution of each input in one position."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A gauntlet against programs and URLs on real sockets, with both clocks."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

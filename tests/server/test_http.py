@@ -1,7 +1,5 @@
 """The HTTP server of the live snake and the pages: slow readers, responses without a body."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import time

@@ -1,7 +1,5 @@
 """API Gateway's event formats, and the responses that it reads."""
 
-from __future__ import annotations
-
 import base64
 import importlib
 import json

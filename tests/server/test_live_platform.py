@@ -1,7 +1,5 @@
 """Games of arena.battlesnake.com by URL, from a stand-in server."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import time

@@ -1,7 +1,5 @@
 """Large bodies are parsed one at a time, the smallest first."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Tests of the pages behind a proxy that serves them below a path, such as Jupyter's."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import urllib.request

@@ -1,7 +1,5 @@
 """Single requests to well-behaved and misbehaving snakes over real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

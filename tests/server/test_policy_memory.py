@@ -1,7 +1,5 @@
 """A policy's memory in the live snake: late, repeated and reordered requests, and restarts."""
 
-from __future__ import annotations
-
 import itertools
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Pondering, which delays no move request."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

@@ -1,7 +1,5 @@
 """Ratings from the games of snakes."""
 
-from __future__ import annotations
-
 from battlesnake_server.arena.ratings import GameRanks, Rating, Ratings, rank_snakes
 
 

@@ -1,7 +1,5 @@
 """Whole games: the order and content of the requests, and the effect of failed moves."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

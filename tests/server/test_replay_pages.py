@@ -1,7 +1,5 @@
 """Tests of the pages of recorded games: addresses, command, and behavior in a browser."""
 
-from __future__ import annotations
-
 import html
 import io
 import json

@@ -1,7 +1,5 @@
 """Results from another machine: correct ones pass, and any changed field is detected."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Results of games as rows, as a table and as JSON."""
 
-from __future__ import annotations
-
 import json
 
 from battlesnake_gym import snakes

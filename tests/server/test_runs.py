@@ -1,7 +1,5 @@
 """Training runs: what a folder tells, the table, charts, the report and the pages."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A real gunicorn server: broken requests, many games, slow strategies."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import itertools

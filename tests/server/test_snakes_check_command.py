@@ -1,7 +1,5 @@
 """`battlesnake-gym snakes check` rejects ten planted regressions."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """Schedules of tournaments, and playing them."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

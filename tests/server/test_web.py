@@ -56,11 +56,6 @@ def client(pages: Pages) -> FlaskClient:
     return pages.client
 
 
-@pytest.fixture
-def empty(tmp_path: Path) -> Pages:
-    return web_site.make(tmp_path, games=0)
-
-
 def rows(pages: Pages) -> list[StoredGame]:
     with pages.database.session() as session:
         every = session.query(StoredGame).options(selectinload(StoredGame.seats))

@@ -1,7 +1,5 @@
 """Tests of the arena's pages in a browser."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import time
@@ -458,11 +456,6 @@ def test_draw_position_with_keys(editor: Browser) -> None:
     assert (board.food, board.hazards) == ([(0, 0)], [(1, 1)])
     assert board.snakes[0].body == [(1, 2), (1, 3)]
     assert re.match("column 1, row 3: .*a$", editor.text("#announcement"))
-
-
-def test_the_size_is_shown_as_clamped(editor: Browser) -> None:
-    editor.enter("#width", 40)
-    assert editor.run("document.getElementById('width').value") == "25"
 
 
 def test_query_snake(editor: Browser) -> None:

@@ -1,7 +1,5 @@
 """Folders as training runs leave them, made without training."""
 
-from __future__ import annotations
-
 import csv
 import math
 import time

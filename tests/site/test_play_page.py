@@ -1,7 +1,5 @@
 """The page that plays, in a real browser: the official rules in WebAssembly, and a game by hand."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import itertools

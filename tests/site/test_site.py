@@ -1,7 +1,5 @@
 """The documentation site, built as `make site` builds it: whole, true, and found by its search."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import os

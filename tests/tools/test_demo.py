@@ -1,7 +1,5 @@
 """Every page that shows how to train shows the demonstration's command and one figure."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What libFuzzer kept is asked of the build that is installed."""
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from pathlib import Path

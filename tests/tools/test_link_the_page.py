@@ -1,7 +1,5 @@
 """The README's first link leads to where the page that plays was published."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

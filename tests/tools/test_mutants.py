@@ -1,7 +1,5 @@
 """The mutants of `make mutants`: valid lines, each one once, always the same."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Wheels for every machine, and the workflow that releases them, run dry."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The script that installs Debian packages, beside programs that only note what they are told."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

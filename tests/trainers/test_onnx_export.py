@@ -1,7 +1,5 @@
 """Policies of others' trainers become policy.onnx: the same answers, evaluated and served."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The scripts of docs/trainers run as they stand, and what they train beats `safe-random`."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """The wheel, built as a release would be, and an environment that has nothing but it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sys

@@ -1,7 +1,5 @@
 """The fenced blocks of the documentation, and the commands in them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

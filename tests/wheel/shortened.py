@@ -5,8 +5,6 @@ account, Docker, a cluster or root is looked through instead: the files, options
 it names are there. The page must say of such a command what it needs.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """All extras of the wheel together in a fresh environment."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 import venv

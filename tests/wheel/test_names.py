@@ -1,7 +1,5 @@
 """The wheel in a folder full of a snake's author's own files, whose names could have been ours."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

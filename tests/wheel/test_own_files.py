@@ -1,7 +1,5 @@
 """One file of somebody's own at every door of the installed wheel."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

@@ -1,7 +1,5 @@
 """Every block of commands and of Python in the documentation runs, with the wheel installed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The random streams are exactly those of Go."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

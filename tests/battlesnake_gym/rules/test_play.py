@@ -1,7 +1,5 @@
 """Starts on every map, turns on small boards, and rejected input."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 
