@@ -3,10 +3,12 @@
 import ast
 import copy
 import gzip
+import io
 import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,11 @@ from conformance.run import Comparison, Engine, Recording
 from tests import processes
 
 KIT = Path(run.__file__).parent
+sys.path.append(str(KIT / "adapters"))
+import battlesnake_python  # noqa: E402
+import gym_records  # noqa: E402
+import server_loop  # noqa: E402
+
 FILES = sorted((KIT / "games").iterdir())
 MUTANTS = json.loads((KIT / "mutants.json").read_text())
 
@@ -119,15 +126,42 @@ def test_any_engine_can_record_games(tmp_path: Path, engine: Callable[[str], Eng
     assert [one.verdict for one in found] == ["agrees"] * len(recorded)
 
 
+class EngineHere(Engine):
+    """An adapter in this process, because a process for each mutant is slow to start."""
+
+    def __init__(self, adapter: Any) -> None:
+        self.adapter, self.title, self.lacks = adapter, "here", frozenset()
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def request(self, message: run.Json) -> run.Json:
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as said:
+            patch.setattr(sys, "stdin", io.StringIO(json.dumps(message) + "\n"))
+            try:
+                server_loop.serve("here", self.adapter)
+            except Exception as error:
+                raise run._EngineFailedError(str(error)) from error
+        response: run.Json = json.loads(said.getvalue())
+        return response
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Engine]]:
+    """Return a function that makes an engine with a broken rule."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield lambda rule: EngineHere(
+        battlesnake_python._PythonGame(gym_records.import_mutant(rule, str(tmp_path)))
+    )
+    for name in [one for one in sys.modules if one.startswith("mutant_rules")]:
+        del sys.modules[name]
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant["rule"]))
-def test_a_broken_rule_is_detected(mutant: dict[str, str]) -> None:
-    name, command = run.engine_command("battlesnake_python")
-    broken = Engine(name, [*command, "--mutant", mutant["rule"]], 60)
-    try:
-        outcomes = run.play_recordings(broken, iter(games(mutant["games"])))
-        noticed = next(one for one in outcomes if one.verdict == "differs")
-    finally:
-        broken.stop()
+def test_a_broken_rule_is_detected(mutant: dict[str, str], broken: Callable[[str], Engine]) -> None:
+    outcomes = run.play_recordings(broken(mutant["rule"]), iter(games(mutant["games"])))
+    noticed = next(one for one in outcomes if one.verdict == "differs")
     assert noticed.details
     assert noticed.rule.endswith(")") or "cannot continue" in noticed.details[0]
     assert f"turn {noticed.turn}, rule: {noticed.rule}" in str(noticed)
