@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def official(count: int, **board: Any) -> list[Any]:
     return [OFFICIAL, *({"turn": turn, "board": default | board} for turn in range(count))]
 
 
+@cache
 def files() -> dict[str, tuple[bytes, str]]:
     """Return the content of each file, and words of its error message."""
     still = [{"id": name, "body": [[x, 1]] * 3, "health": 100} for name, x in (("0", 1), ("1", 5))]

@@ -129,8 +129,7 @@ def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> No
     assert (regrets[~led] > 0).any()
 
 
-@pytest.mark.parametrize("symmetry", range(8))
-def test_labels_turn_with_their_boards(made: Any, symmetry: int) -> None:
+def test_labels_turn_with_their_boards(made: Any) -> None:
     with built(made()) as algorithm:
         (labels,) = algorithm.env_runner.sample()
         learner, seen = algorithm.learner_group._learner, []
@@ -140,23 +139,24 @@ def test_labels_turn_with_their_boards(made: Any, symmetry: int) -> None:
             raise ZeroDivisionError
 
         learner.module.forward_train = noted
-        learner._random = type("Way", (), {"integers": staticmethod(lambda n: symmetry)})
-        with pytest.raises(ZeroDivisionError):
-            learner._train_on(labels.columns)
-        (batch,) = seen[0].values()
         columns = {
             "obs": labels.columns["obs"],
             "new_obs": labels.columns["obs"],
             "actions": labels.columns["regrets"].argmin(-1),
+            "mask": labels.columns["action_mask"],
         }
-        mask = {"mask": labels.columns["action_mask"]}
-        wanted = symmetry_transforms.transform_batch(
-            columns | mask, symmetry, ["mask"], learner._observation
-        )
-    np.testing.assert_array_equal(batch["obs"], wanted["obs"])
-    np.testing.assert_array_equal(batch["action_mask"], wanted["mask"])
-    regrets = batch["regrets"].numpy()
-    assert (np.take_along_axis(regrets, wanted["actions"][:, None], 1) == 0).all()
+        for symmetry in range(8):
+            learner._random = SimpleNamespace(integers=lambda n, symmetry=symmetry: symmetry)
+            with pytest.raises(ZeroDivisionError):
+                learner._train_on(labels.columns)
+            (batch,) = seen.pop().values()
+            wanted = symmetry_transforms.transform_batch(
+                columns, symmetry, ["mask"], learner._observation
+            )
+            np.testing.assert_array_equal(batch["obs"], wanted["obs"])
+            np.testing.assert_array_equal(batch["action_mask"], wanted["mask"])
+            regrets = batch["regrets"].numpy()
+            assert (np.take_along_axis(regrets, wanted["actions"][:, None], 1) == 0).all()
 
 
 def test_the_memory_keeps_the_newest(made: Any) -> None:

@@ -103,28 +103,27 @@ def test_no_forbidden_move_is_made_or_wished_for(ppo: Any) -> None:
         assert (chances[rollout.columns["action_mask"]] > 0).all()
 
 
-@pytest.mark.parametrize("way", range(8))
-def test_a_turned_board_is_played_as_it_lies(ppo: Any, way: int) -> None:
+def test_a_turned_board_is_played_as_it_lies(ppo: Any) -> None:
     """A snake that plays by what it sees makes, in the game, the moves that it would unturned."""
     with built(ppo(observation="territory", action_mask="fatal")) as algorithm:
         runner = algorithm.env_runner
         runner.sample()
         seen = runner._position[2]
         observations, mask = runner._position[0][seen].copy(), runner._position[1][seen].copy()
-        values = np.zeros(seen.shape, np.float32)
-        ways = np.full(len(seen), way)
-        frames, masks, moves, _, actions, acting = runner._sample_actions(values, ways, ways < 0)
-        np.testing.assert_array_equal(acting, seen)
-        turned = symmetry_transforms.transform_batch(
-            {"obs": observations, "new_obs": observations, "actions": actions[seen], "mask": mask},
-            way,
-            ["mask"],
-            runner.env.observation,
-        )
-        np.testing.assert_array_equal(frames, turned["obs"])
-        np.testing.assert_array_equal(masks, turned["mask"])
-        np.testing.assert_array_equal(moves, turned["actions"])
-        assert mask[np.arange(len(mask)), actions[seen]].all()
+        for way in range(8):
+            values = np.zeros(seen.shape, np.float32)
+            ways = np.full(len(seen), way)
+            sampled_actions = runner._sample_actions(values, ways, ways < 0)
+            frames, masks, moves, _, actions, acting = sampled_actions
+            np.testing.assert_array_equal(acting, seen)
+            columns = {"obs": observations, "new_obs": observations, "mask": mask}
+            turned = symmetry_transforms.transform_batch(
+                columns | {"actions": actions[seen]}, way, ["mask"], runner.env.observation
+            )
+            np.testing.assert_array_equal(frames, turned["obs"])
+            np.testing.assert_array_equal(masks, turned["mask"])
+            np.testing.assert_array_equal(moves, turned["actions"])
+            assert mask[np.arange(len(mask)), actions[seen]].all()
 
 
 @pytest.mark.parametrize("name", ["PPO", "RECURRENT_PPO"])

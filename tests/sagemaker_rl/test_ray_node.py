@@ -85,13 +85,13 @@ def test_without_a_traceback_all_output_is_the_reason() -> None:
     assert node._failure_reason() == "one | two"
 
 
-SLOW = "import time\nwhile time.process_time() < 3:\n    pass\n"
+SLOW = "import time\nwhile time.process_time() < 1.5:\n    pass\n"
 
 
 def test_ray_does_not_import_the_slow_grammar(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """jsonschema, which every Ray process imports, would import a module of 3 CPU seconds."""
+    """jsonschema, which every Ray process imports, would import a slow module."""
     (tmp_path / f"{SLOW_MODULE}.py").write_text(SLOW)
     monkeypatch.syspath_prepend(str(tmp_path))
     program = "import jsonschema, time; print(time.process_time())"
@@ -101,11 +101,11 @@ def test_ray_does_not_import_the_slow_grammar(
         return float(processes.run(*words, env=environment).stdout)
 
     plain = os.environ | {"PYTHONPATH": str(tmp_path)}
-    assert measure(plain) > 3
-    assert measure(ray_node.RayNode([])._environment(tmp_path / "python")) < 2
+    assert measure(plain) > 1.5
+    assert measure(ray_node.RayNode([])._environment(tmp_path / "python")) < 1.5
     skip = "from sagemaker_rl.job import process_environment as e; e.set_default_variables(); "
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    assert measure(plain | {"PYTHONPATH": path}, skip) < 2
+    assert measure(plain | {"PYTHONPATH": path}, skip) < 1.5
 
 
 def test_actors_do_not_search_the_working_directory_first(ray_session: None) -> None:
