@@ -12,6 +12,7 @@ import contextlib
 import functools
 import importlib.metadata
 import importlib.util
+import logging
 import os
 import socket
 import sys
@@ -123,15 +124,21 @@ def _load_file(path: Path, option_name: str) -> ModuleType:
 def _reject_servers() -> Iterator[None]:
     """Raise ``RuntimeError`` if this thread starts a server, because the call may never return."""
     thread, listen = threading.get_ident(), socket.socket.listen
+    disabled = logging.root.manager.disable
 
     def check_thread(server: socket.socket, *backlog: int) -> None:
         if threading.get_ident() == thread and server.family != socket.AF_UNIX:
+            server.close()
+            logging.disable()  # uvicorn would log this exception's traceback
             raise RuntimeError('start the server only below if __name__ == "__main__":')
         listen(server, *backlog)
 
     socket.socket.listen = check_thread  # type: ignore[method-assign, assignment]
     try:
         yield
+    except BaseException:
+        logging.disable(disabled)
+        raise
     finally:
         socket.socket.listen = listen  # type: ignore[method-assign]
 
