@@ -130,10 +130,11 @@ def test_broken_json_is_refused_by_name(value: object, says: str) -> None:
         from_json(value)
 
 
-def test_json_that_is_none_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "says"), [("{", "Expecting"), ("\n", "no scenario in the file")])
+def test_json_that_is_none_is_refused(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "broken.json"
-    path.write_text("{")
-    with pytest.raises(ValueError, match=r"broken.json"):
+    path.write_text(text)
+    with pytest.raises(ValueError, match=rf"broken.json: {says}"):
         load(path)
 
 
