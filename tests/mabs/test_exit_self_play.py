@@ -2,6 +2,7 @@
 
 # ruff: noqa: E402
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,13 @@ from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel
-from battlesnake_rl.mabs.exit.exit_self_play import GAME_MIX_METADATA, _draw_weights, _play_pair
+from battlesnake_rl.mabs.exit.exit_self_play import (
+    GAME_MIX_METADATA,
+    ExitProgress,
+    SelfPlay,
+    _draw_weights,
+    _play_pair,
+)
 
 
 def untrained() -> Evaluation:
@@ -55,6 +62,17 @@ def test_the_stronger_of_two_wins_the_match() -> None:
     assert np.mean(outcomes) / 4 > 0.8
     # the same games with seats exchanged
     assert [_play_pair(strong, strong, 4, 900_000_000 + pair) for pair in (0, 1)] == [2, 2]
+
+
+def test_pairs_that_end_after_the_decision_count_in_the_cpu_time() -> None:
+    play: Any = SelfPlay.__new__(SelfPlay)
+    remote = SimpleNamespace(remote=lambda *arguments: (2, 1.0))
+    play.runners, play._pairs = [SimpleNamespace(call=remote)] * 3, []
+    play._settings, play.progress = SimpleNamespace(match_pairs=8), ExitProgress()
+    play._get_first = lambda pairs: (pairs[0], pairs[0])
+    next(play.play_game_pairs(SearchPlayer(), SearchPlayer()))
+    assert list(play.play_game_pairs(SearchPlayer(), SearchPlayer())) == [2] * 8
+    assert play.progress.cpu_seconds == 3 + 8
 
 
 def test_the_search_takes_the_weights_of_every_style() -> None:

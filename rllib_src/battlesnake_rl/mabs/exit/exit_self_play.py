@@ -228,6 +228,8 @@ class SelfPlay:
         self._moves_per_fragment = min(settings.moves_per_fragment, share)
         # Runner, index in `GAME_MIX`, and champion of each fragment that has not arrived.
         self._fragments: dict[ray.ObjectRef, tuple[int, int, int]] = {}
+        # Game pairs whose CPU time is not counted yet.
+        self._pairs: list[ray.ObjectRef] = []
         # If a runner fails, Ray repeats the runner's requests on a replacement.
         self._runner = ray.remote(num_cpus=CPUS_PER_RUNNER, max_restarts=-1, max_task_retries=-1)(
             _SelfPlayRunner
@@ -345,15 +347,17 @@ class SelfPlay:
 
         Duels and games of four snakes alternate.
         """
-        references: list[ray.ObjectRef] = []
+        while self._pairs:  # The runners completed these pairs after the last match was decided.
+            self.progress.cpu_seconds += self._get_first([self._pairs.pop()])[1][1]
         base = 900_000_000 + 1000 * self.progress.iterations
         for index in range(self._settings.match_pairs):
-            while len(references) < min(self._settings.match_pairs, index + len(self.runners)):
-                number = len(references)
+            while len(self._pairs) < min(self._settings.match_pairs - index, len(self.runners)):
+                number = index + len(self._pairs)
                 runner = self.runners[number % len(self.runners)]
                 snakes = (2, 4)[number % 2]
-                references.append(runner.call.remote(_play_pair, one, other, snakes, base + number))
-            _, (outcome, seconds) = self._get_first([references[index]])
+                reference = runner.call.remote(_play_pair, one, other, snakes, base + number)
+                self._pairs.append(reference)
+            _, (outcome, seconds) = self._get_first([self._pairs.pop(0)])
             self.progress.cpu_seconds += seconds
             yield outcome
 
