@@ -120,8 +120,10 @@ def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: 
     model = tmp_path / "model"
     model.mkdir()
     (model / "champion.evaluation").write_bytes(b"of a run that --no-resume deleted")
-    _, delivered, _ = BattlesnakeLauncher().export_model(EXITConfig(), checkpoint, model)
+    StrengthHistory().save(checkpoint)
+    strength, delivered, _ = BattlesnakeLauncher().export_model(EXITConfig(), checkpoint, model)
     assert delivered
+    assert "battlesnake-gym evaluate" not in strength  # It needs a policy.
     assert not list(model.iterdir())
 
 

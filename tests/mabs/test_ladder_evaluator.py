@@ -244,7 +244,7 @@ def test_few_games_are_reported_but_select_no_weights(monkeypatch: pytest.Monkey
     assert results["elo"] == 1900
     assert np.isnan(results["elo_best"])
     assert bench.best_weights is None
-    assert "not measured" in bench.strength.score_table()
+    assert "not measured" in bench.strength.elo_summary()
     # The last measurement of the run counts, however few games it has.
     results = bench.iterate(seconds=100.0, elo=1200, at_end=True)
     assert results["elo_best"] == 1200
@@ -257,7 +257,7 @@ def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.Monke
     assert np.isnan(results["elo"])
     assert results["cpu_minutes"] == pytest.approx(1e6 / 60)
     assert not bench.asked
-    assert "not measured" in bench.strength.score_table()
+    assert "not measured" in bench.strength.elo_summary()
     for wrong in (-0.1, 0.6, True, "much"):
         with pytest.raises(ValueError, match=r"ladder_cpu_fraction must be"):
             DQNSettings(ladder_cpu_fraction=wrong)  # type: ignore[arg-type]

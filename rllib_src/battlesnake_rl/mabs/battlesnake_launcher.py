@@ -370,14 +370,18 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
 
         record = StrengthHistory.load(checkpoint)
-        log_line(record.score_table())
+        strength = record.elo_summary()
+        if record.best is not None:
+            log_line(record.score_table())
         if _is_default_training(config):
             log_line(_published_elo_line())
         if own := getattr(config, "export_model", None):
-            return record.elo_summary(), *own(checkpoint, model_dir)
+            return strength, *own(checkpoint, model_dir)
+        if record.best is None:
+            strength += ", or run `battlesnake-gym evaluate`"
         policy = export_checkpoint(checkpoint, model_dir / "policy.onnx")
         command = f"battlesnake-gym serve --policy {shlex.quote(str(policy))}"
-        return record.elo_summary(), str(policy), command
+        return strength, str(policy), command
 
 
 def _published_elo_line() -> str:

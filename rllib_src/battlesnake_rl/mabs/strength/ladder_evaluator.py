@@ -217,20 +217,22 @@ class StrengthHistory:
         return cls(measurements=measurements, **kept)
 
     def elo_summary(self) -> str:
-        """Return the Elo of the best measurement as one line of text."""
+        """Return the Elo of the best measurement, or why there is none, as one line of text."""
         if self.best is None:
-            return "not measured; `battlesnake-gym evaluate` measures it on the ladder"
+            return (
+                f"not measured, because ladder_cpu_fraction of {self.training_seconds:.0f} s of CPU "
+                "time allows too few ladder games; train longer"
+            )
         best = self.measurements[self.best]
         return f"{best} by {best.games} duels on the ladder"
 
     def score_table(self) -> str:
-        """Return the best measurement with the score against each rung, as lines of text."""
+        """Return the best measurement with the score against each rung, as lines of text.
+
+        The text is empty if there is no measurement.
+        """
         if self.best is None:
-            return (
-                f"strength: not measured, because {self.training_seconds:.0f} s of CPU time are "
-                f"too few for {MIN_BEST_GAMES} ladder games; train longer, or run "
-                "`battlesnake-gym evaluate`"
-            )
+            return ""
         best = self.measurements[self.best]
         text = best.rung_table()
         return (
