@@ -197,7 +197,11 @@ def _load_entry_points() -> None:
         try:
             entry.load()
         except Exception as error:
+            remedy, (package, *modules) = "fix or uninstall its package", entry.module.split(".")
+            found = sys.modules.get(package)
+            if found is not None and modules and not hasattr(found, "__path__"):
+                remedy = f"rename {found.__file__}, which hides its package"
             raise ExtensionError(
-                f"entry point {entry.name} = {entry.value} cannot be loaded; fix or uninstall "
-                f"its package: {type(error).__name__}: {error}"
+                f"entry point {entry.name} = {entry.value} cannot be loaded; {remedy}: "
+                f"{type(error).__name__}: {error}"
             ) from error

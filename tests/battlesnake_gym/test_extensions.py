@@ -297,3 +297,11 @@ def test_entry_point_registers_parts(tmp_path: Path) -> None:
     )
     ran = run(sys.executable, "-c", code)
     assert ran.stdout == "('food', 'heads') low\n", ran.stderr
+
+
+def test_a_file_with_the_name_of_a_package_is_named(tmp_path: Path) -> None:
+    """The heuristics file of the starter pack has such a name."""
+    (tmp_path / "battlesnake_heuristics.py").write_text("")
+    code = "from battlesnake_gym import snakes\nsnakes.names()"
+    ran = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert f"rename {tmp_path / 'battlesnake_heuristics.py'}, which hides" in ran.stderr
