@@ -220,8 +220,8 @@ class StrengthHistory:
         """Return the Elo of the best measurement, or why there is none, as one line of text."""
         if self.best is None:
             return (
-                f"not measured, because ladder_cpu_fraction of {self.training_seconds:.0f} s of CPU "
-                "time allows too few ladder games; train longer"
+                f"not measured, because ladder_cpu_fraction of {self.training_seconds:.0f} s of "
+                "CPU time allows too few ladder games; train longer"
             )
         best = self.measurements[self.best]
         return f"{best} by {best.games} duels on the ladder"
