@@ -260,6 +260,11 @@ def ruleset_name(name: str) -> str:
     return name if name in RULESETS else "standard"
 
 
+def stage_name(stage: Stage) -> str:
+    """Return the name of a stage, such as "starve"."""
+    return stage.__name__.removeprefix("_")
+
+
 def _ruleset_stages(game: Game) -> tuple[Stage, ...]:
     return RULESETS[ruleset_name(game.ruleset)]
 

@@ -121,7 +121,8 @@ class CheckpointFolder:
             for path in files:
                 shutil.copy(path, draft)
             found = Learners(algorithm).call(lambda one: dict(getattr(one, _KL_COEFFS, {})))
-            if kl_coeffs := next(iter(found), {}):
+            kl_coeffs: dict[str, Any] = next(iter(found), {})
+            if kl_coeffs:
                 text = json.dumps({module: float(coeff) for module, coeff in kl_coeffs.items()})
                 (draft / _KL_FILE).write_text(text + "\n")
             content = {**metadata, _FILES_KEY: _file_sizes(draft)}
