@@ -39,6 +39,49 @@ from battlesnake_server.file_cache import cache_by_file
 from battlesnake_server.strategy_loader import PolicyFactory, filter_by_name
 
 _FORMAT_VERSION = 2
+_FORMAT_1_KEY_RENAMES = {"looks": "customization", "positions": "nodes"}
+_FORMAT_1_NAME_RENAMES = {
+    b"battlesnake_gym.records.engine_form": b"battlesnake_gym.replays.engine_frames",
+    b"battlesnake_gym.records.official_form": b"battlesnake_gym.replays.official_format",
+    b"battlesnake_gym.records.shown_rules": b"battlesnake_gym.replays.rule_inference",
+    b"battlesnake_gym.records": b"battlesnake_gym.replays",
+    b"battlesnake_gym.see": b"battlesnake_gym.mdp",
+    b"battlesnake_heuristics.handwritten.foresight": (
+        b"battlesnake_heuristics.rule_based.one_turn_search"
+    ),
+    b"battlesnake_heuristics.handwritten.own_rules": (
+        b"battlesnake_heuristics.rule_based.policy_rules"
+    ),
+    b"battlesnake_heuristics.handwritten.pack_heuristics": (
+        b"battlesnake_heuristics.rule_based.starter_pack_heuristics"
+    ),
+    b"battlesnake_heuristics.handwritten": b"battlesnake_heuristics.rule_based",
+    b"battlesnake_heuristics.judge.analysis": b"battlesnake_heuristics.analysis.position_analysis",
+    b"battlesnake_heuristics.judge.calibration": b"battlesnake_heuristics.analysis.win_probability",
+    b"battlesnake_heuristics.judge.coaching": b"battlesnake_heuristics.analysis.loss_analysis",
+    b"battlesnake_heuristics.judge.game_queue": b"battlesnake_heuristics.rating.process_pool",
+    b"battlesnake_heuristics.judge.ladder": b"battlesnake_heuristics.rating.ladder",
+    b"battlesnake_heuristics.judge.match": b"battlesnake_heuristics.rating.match",
+    b"battlesnake_heuristics.judge.sprt": b"battlesnake_heuristics.rating.sprt",
+    b"battlesnake_heuristics.judge.worths": b"battlesnake_heuristics.analysis.input_attribution",
+    b"battlesnake_heuristics.judge": b"battlesnake_heuristics.analysis",
+    b"battlesnake_heuristics.named": b"battlesnake_heuristics.builtin_snakes",
+    b"battlesnake_heuristics import named": (
+        b"battlesnake_heuristics import builtin_snakes as named"
+    ),
+    b"as_mask": b"to_mask_function",
+    b"centre": b"center",
+    b"view.rivals": b"view.opponents",
+    b"view.room": b"view.num_reachable",
+    b"view.first": b"view.first_reached",
+    b"view.claims": b"view.territories",
+    b"view.taken": b"view.blocked_cells",
+}
+"""Current names of modules and attributes, keyed by their names in format 1."""
+
+_FORMAT_1_NAME_PATTERN = re.compile(
+    rb"\b(?:%s)\b" % b"|".join(map(re.escape, _FORMAT_1_NAME_RENAMES))
+)
 
 BUNDLE_METADATA_FILE = "snake.json"
 RULES_FILE, POLICY_FILE, EVALUATION_FILE = "rules.py", "policy.onnx", "snake.evaluation"
@@ -332,9 +375,9 @@ def _parse_metadata(read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, b
     try:
         metadata = parse_small_json(read.pop(BUNDLE_METADATA_FILE))
         version, hashes = metadata["format"], metadata["files"]
-        if version != _FORMAT_VERSION:
+        if version not in (1, _FORMAT_VERSION):
             raise _BundleError(
-                f"format is {format_value(version)}, this version reads {_FORMAT_VERSION}; "
+                f"format is {format_value(version)}, this version reads 1 and {_FORMAT_VERSION}; "
                 "pack it again"
             )
         if set(hashes) != set(read):
@@ -345,6 +388,8 @@ def _parse_metadata(read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, b
         for name, digest in hashes.items():
             if hashlib.sha256(read[name]).hexdigest() != digest:
                 raise _BundleError(f"{name} is damaged; fetch or pack the bundle again")
+        if version == 1:
+            metadata, read = _upgrade_format_1(metadata, read)
         _check_metadata(metadata, read)
     except _BundleError:
         raise
@@ -354,6 +399,19 @@ def _parse_metadata(read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, b
             f"{BUNDLE_METADATA_FILE} is missing or damaged ({why}); pack it again"
         ) from error
     return metadata, read
+
+
+def _upgrade_format_1(
+    metadata: dict[str, Any], files: dict[str, bytes]
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Replace the names of format 1 in the metadata and in the extension code."""
+    renamed = {_FORMAT_1_KEY_RENAMES.get(key, key): value for key, value in metadata.items()}
+    upgraded = dict(files)
+    if RULES_FILE in files:
+        upgraded[RULES_FILE] = _FORMAT_1_NAME_PATTERN.sub(
+            lambda found: _FORMAT_1_NAME_RENAMES[found[0]], files[RULES_FILE]
+        )
+    return renamed | {"format": _FORMAT_VERSION}, upgraded
 
 
 def _check_metadata(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
