@@ -52,11 +52,7 @@ _IPV4_EMBEDDING_NETWORKS = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 """IPv6 networks that embed an IPv4 address: NAT64 (RFC 6052) and IPv4-compatible."""
 
 
-class AddressError(OSError):
-    """Error raised if the address policy does not allow the class of an IP address."""
-
-
-def classify(address: str) -> str:
+def _classify(address: str) -> str:
     """Return the class of an IP address.
 
     An IPv6 address may embed an IPv4 address (IPv4-mapped, NAT64, 6to4, Teredo). The embedded
@@ -65,9 +61,9 @@ def classify(address: str) -> str:
     Args:
         address: IP address as returned by ``getaddrinfo``, with or without a scope id.
 
-    >>> [classify(a) for a in ("127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a9fe:a9fe", "0.0.0.0")]
+    >>> [_classify(a) for a in ("127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a9fe:a9fe", "0.0.0.0")]
     ['loopback', 'private', 'link-local', 'loopback']
-    >>> [classify(a) for a in ("1.1.1.1", "2606:4700::1111", "224.0.0.1", "192.0.2.1")]
+    >>> [_classify(a) for a in ("1.1.1.1", "2606:4700::1111", "224.0.0.1", "192.0.2.1")]
     ['public', 'public', 'reserved', 'reserved']
     """
     ip = ipaddress.ip_address(address.partition("%")[0])
@@ -76,7 +72,7 @@ def classify(address: str) -> str:
             return name
     embedded = _embedded_ipv4(ip)
     if embedded is not None:
-        return classify(str(embedded))
+        return _classify(str(embedded))
     if isinstance(ip, IPv6Address) and ip not in _GLOBAL_UNICAST_NETWORK:
         return RESERVED
     return PUBLIC if ip.is_global and not ip.is_multicast else RESERVED
@@ -115,7 +111,7 @@ class AddressPolicy:
         """
         try:
             host = urlsplit(url).hostname or ""
-            name = LOOPBACK if host == "localhost" else classify(host)
+            name = LOOPBACK if host == "localhost" else _classify(host)
         except ValueError:
             return self
         return replace(self, classes=self.classes | {name})
@@ -127,13 +123,13 @@ class AddressPolicy:
             address_info: Result tuple of ``getaddrinfo``.
 
         Raises:
-            AddressError: If the class of the address is not allowed.
+            PermissionError: If the class of the address is not allowed.
         """
         family, kind, protocol, _, address = address_info
-        name = classify(address[0])
+        name = _classify(address[0])
         if name not in self.classes:
             remedy = f"; --allow-networks {name} permits it" if name in _ALLOWABLE_CLASSES else ""
-            raise AddressError(errno.EACCES, f"{address[0]} is a {name} address{remedy}")
+            raise PermissionError(errno.EACCES, f"{address[0]} is a {name} address{remedy}")
         return socket.socket(family, kind, protocol)
 
 
@@ -170,9 +166,13 @@ def url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def add_network_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--allow-networks``, for commands that fetch games."""
-    parser.set_defaults(follow_redirects=False)  # `AddressPolicy` reads both attributes.
+def add_options(parser: argparse.ArgumentParser, *, redirects: bool = True) -> None:
+    """Add the options that `AddressPolicy` reads.
+
+    Args:
+        parser: Parser of a command that connects to snakes or fetches games.
+        redirects: Whether to add ``--follow-redirects``. Downloads of games never follow redirects.
+    """
     parser.add_argument(
         "--allow-networks",
         type=_parse_networks,
@@ -182,16 +182,10 @@ def add_network_option(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(_ALLOWABLE_CLASSES)} (default: only public addresses, "
         "and addresses typed in URLs)",
     )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `AddressPolicy` reads, for commands that connect to snakes."""
-    add_network_option(parser)
-    parser.add_argument(
-        "--follow-redirects",
-        action="store_true",
-        help="follow redirects to the same host and port (by default, a redirect is a failed move)",
-    )
+    parser.set_defaults(follow_redirects=False)
+    if redirects:
+        parser.add_argument("--follow-redirects", action="store_true", help="follow redirects to "
+            "the same host and port (by default, a redirect is a failed move)")  # fmt: skip
 
 
 OPTIONS = ("allow_networks", "follow_redirects")

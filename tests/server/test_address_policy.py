@@ -23,8 +23,8 @@ from battlesnake_server.address_policy import (
     PUBLIC,
     RESERVED,
     AddressPolicy,
+    _classify,
     add_page_options,
-    classify,
     open_listener,
 )
 from battlesnake_server.arena.players import HttpPlayer, MoveResponse
@@ -49,7 +49,7 @@ ADDRESSES = {
 
 @pytest.mark.parametrize("name", ADDRESSES)
 def test_every_address_has_its_class(name: str) -> None:
-    assert {address: classify(address) for address in ADDRESSES[name].split()} == dict.fromkeys(
+    assert {address: _classify(address) for address in ADDRESSES[name].split()} == dict.fromkeys(
         ADDRESSES[name].split(), name
     )
 
@@ -193,7 +193,7 @@ def test_a_tournament_sends_nothing_inwards_and_says_why(
 
 def classify_name(name: str) -> str | None:
     try:
-        return classify(socket.gethostbyname(name))
+        return _classify(socket.gethostbyname(name))
     except OSError:
         return None
 

@@ -27,7 +27,7 @@ from battlesnake_gym.replays import turn_json
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 from battlesnake_heuristics.search.search import Search
-from battlesnake_server.address_policy import AddressError, AddressPolicy
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.guarded_strategy import GuardedStrategy, fallback_problem
 from battlesnake_server.live.fallback import TIMEOUT_NOTE, choose_fallback_move
 from battlesnake_server.live.live_metrics import Metrics
@@ -273,7 +273,7 @@ def _classify_error(error: Exception) -> str:
         return "timeout"
     if isinstance(error, _RedirectError | aiohttp.TooManyRedirects):
         return "redirect"
-    if isinstance(getattr(error, "os_error", None), AddressError):
+    if isinstance(getattr(error, "os_error", None), PermissionError):
         return "address"
     return "connection"
 

@@ -148,5 +148,5 @@ def parser() -> Parser:
     add("--quiet", action="store_true", help="print nothing")
     add_json_option(parser)
     game_fetcher.add_options(parser)
-    address_policy.add_network_option(parser)
+    address_policy.add_options(parser, redirects=False)
     return parser

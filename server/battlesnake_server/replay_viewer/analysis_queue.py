@@ -19,7 +19,7 @@ from typing import Any
 from battlesnake_heuristics.analysis.game_analysis import GameAnalysis, analysis_path
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 from battlesnake_server.file_cache import cache_by_file
-from battlesnake_server.replay_viewer.replay_library import assumed_view_radius
+from battlesnake_server.replay_viewer.replay_library import has_view_radius
 
 _MAX_QUEUED = 32
 """Maximum number of games that wait for their analysis."""
@@ -119,7 +119,7 @@ class AnalysisQueue:
             RuntimeError: If the analysis fails.
         """
         command = ["battlesnake_gym", "game", "analyze", "--quiet", str(game)]
-        if (assumed := assumed_view_radius(game, view_radius)) is not None:
+        if (assumed := _assumed_view_radius(game, view_radius)) is not None:
             command += ["--view-radius", str(assumed)]
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", *command],
@@ -145,9 +145,14 @@ def _load_analysis(path: Path, game: Path, view_radius: int | None) -> GameAnaly
     """
     with contextlib.suppress(OSError):
         found = GameAnalysis.load_current(game)
-        assumed = assumed_view_radius(game, view_radius)
+        assumed = _assumed_view_radius(game, view_radius)
         return found if found and found.view_radius == assumed else None
     return None
+
+
+def _assumed_view_radius(path: Path, view_radius: int | None) -> int | None:
+    """Return ``view_radius``, or None if the settings of the recorded game have a view radius."""
+    return None if view_radius is None or has_view_radius(path) else view_radius
 
 
 def _mistake_to_dict(mistake: MoveAssessment) -> dict[str, Any]:

@@ -13,12 +13,8 @@ from datetime import datetime
 from pathlib import Path
 
 from battlesnake_gym.common.untrusted_text import path_text
-from battlesnake_gym.replays.replay import REPLAY_SUFFIXES, Replay, ReplayError
+from battlesnake_gym.replays.replay import REPLAY_SUFFIXES, Replay
 from battlesnake_server.file_cache import cache_by_file
-
-
-class TooLittleMemoryError(ReplayError):
-    """Error raised if the process has too little free memory to load the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +50,12 @@ class LibraryEntry:
         Raises:
             ReplayError: If the file is damaged or too large.
             OSError: If the file no longer exists.
+            MemoryError: If the process has too little free memory to load the file.
         """
         try:
             return _load_replay(self.path, view_radius=self.view_radius)
         except MemoryError:
-            raise TooLittleMemoryError(f"{self.key} needs more memory than is available") from None
+            raise MemoryError(f"{self.key} needs more memory than is available") from None
 
 
 class Library:
@@ -137,11 +134,6 @@ def _is_replay_name(name: str) -> bool:
 def has_view_radius(path: Path) -> bool:
     """Return whether a path is a recorded game whose settings contain a view radius."""
     return path.is_file() and Replay.stream(path)[0].game.settings.view_radius is not None
-
-
-def assumed_view_radius(path: Path, view_radius: int | None) -> int | None:
-    """Return ``view_radius``, or None if the settings of the recorded game have a view radius."""
-    return None if view_radius is None or has_view_radius(path) else view_radius
 
 
 @cache_by_file(4)
