@@ -179,7 +179,9 @@ def test_closing_stops_the_process(tmp_path: Path) -> None:
 
 
 def test_visitors_without_a_token_cannot_start_an_analysis(game: Path) -> None:
-    client = replay_pages.create_app([game.parent], token="secret").test_client()
+    app = replay_pages.create_app([game.parent])
+    app.config["TOKEN"] = "secret"
+    client = app.test_client()
     assert 'data-may="false"' in client.get("/replay/game.jsonl.gz").text
     assert client.post("/analysis/game.jsonl.gz", json={}).status_code == 403
     assert client.get("/?token=secret").status_code == 302

@@ -409,7 +409,8 @@ def test_the_page_shows_the_season_and_obeys_the_token(
     token = load_or_create_token(tmp_path / "token")
     assert load_or_create_token(tmp_path / "token") == token
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
-    app = create_app(database, Roster(), LiveGames(), tmp_path, token, club)
+    app = create_app(database, Roster(), LiveGames(), tmp_path, club)
+    app.config["TOKEN"] = token
     stranger, operator = app.test_client(), app.test_client()
     assert operator.get(f"/league?token={token}").status_code == 302
     page = stranger.get("/league").text

@@ -380,7 +380,9 @@ def test_pages_fetch_a_game(platform: Platform, tmp_path: Path) -> None:
     for source in (ID, "x", str(tmp_path), ""):
         assert client.post("/fetch", json={"game": source}).status_code == 400
     assert client.post("/fetch", data={"game": game_id}).status_code == 400
-    closed = replay_pages.create_app([tmp_path], "secret").test_client()
+    app = replay_pages.create_app([tmp_path])
+    app.config["TOKEN"] = "secret"
+    closed = app.test_client()
     assert "data-fetch" not in closed.get("/").text
     assert closed.post("/fetch", json={"game": game_id}).status_code == 403
     near = replay_pages.create_app([tmp_path]).test_client()

@@ -62,7 +62,8 @@ def site_behind_proxy(name: str, folder: Path) -> contextlib.AbstractContextMana
         app = replay_pages.create_app([folder])
     elif name == "runs":
         training_runs.make(folder / "runs", "a:b", games=(6,))
-        app = runs_page.create_app(RunsView(folder / "runs"), "secret")
+        app = runs_page.create_app(RunsView(folder / "runs"))
+        app.config["TOKEN"] = "secret"
     else:
         board = Board.new(7, 7, 2, game=Game(seed=1))
         board.you_id = board.snakes[0].id

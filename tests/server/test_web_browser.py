@@ -338,9 +338,9 @@ def test_form_validates_and_adds_snakes(quiet: Browser, site: str) -> None:
 @pytest.fixture
 def no_games(pages: Pages) -> None:
     """Stop the games of earlier tests, because a visitor may have few games at a time."""
-    manager = pages.app.extensions["arena"].game_manager
+    manager = pages.app.extensions["arena"]
     for game_id in [*manager._games]:
-        manager.stop(game_id)
+        manager.stop_game(game_id)
     until(lambda: not manager._games)
 
 

@@ -66,12 +66,9 @@ def make(
     database = Database(f"sqlite:///{folder / 'arena.sqlite'}")
     broadcast = LiveGames()
     roster = Roster(invited, allow_urls=allow_urls)
-    pages = Pages(
-        create_app(database, roster, broadcast, folder / "replays", token),
-        broadcast,
-        database,
-        folder,
-    )
+    app = create_app(database, roster, broadcast, folder / "replays")
+    app.config["TOKEN"] = token
+    pages = Pages(app, broadcast, database, folder)
     if games:
         play(pages, games)
     return pages

@@ -18,7 +18,6 @@ from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.replay_viewer import game_fetcher, game_urls
 from battlesnake_server.replay_viewer.replay_library import has_view_radius
 from battlesnake_server.web import pages
-from battlesnake_server.web.access_control import create_token
 from battlesnake_server.web.replay_pages import create_app
 
 _DEFAULT_PORT = 8790
@@ -29,12 +28,11 @@ def main(argv: list[str] | None = None) -> int:
     """Serve the games until interrupted; return 2 if the server cannot start."""
     command = parser()
     arguments = command.parse_args(argv)
-    token = create_token(arguments.host, arguments.allow_host)
     addresses = AddressPolicy.from_options(arguments)
     paths = [_resolve_path(source, arguments, addresses) for source in arguments.paths]
     if arguments.view_radius is not None and all(map(has_view_radius, paths)):
         command.reject_given(arguments, ["view_radius"], "on games with a view radius")
-    app = create_app(paths, token, addresses, arguments.view_radius)
+    app = create_app(paths, addresses, arguments.view_radius)
     games = app.extensions["library"].entries()
     # The browser directly opens the page of a single game.
     path = f"replay/{quote(games[0].key)}" if len(games) == 1 else ""
@@ -75,5 +73,5 @@ def parser() -> Parser:
     add_view_radius_option(parser)
     add("--no-browser", action="store_true", help="do not open a browser")
     game_fetcher.add_options(parser)
-    address_policy.add_network_option(parser)
+    address_policy.add_options(parser, redirects=False)
     return parser

@@ -19,8 +19,9 @@ def render(replay: Replay, turns_per_second: float) -> str:
 
     The page of the player must contain the style sheet and allow inline scripts.
     """
-    frames = replay_json.iter_frames(replay.first.copy(), replay.turns)
-    game = replay_json.chunk_to_json(replay_json.replay_header(replay), frames)
+    head = replay_json.replay_header(replay)
+    frames = replay_json.iter_frames(replay.first.copy(), replay.turns[:])  # A live game grows.
+    game = replay_json.chunk_to_json(head, frames)
     parts = {
         "SPEED": f"{turns_per_second:g}",
         "SCRIPT": read_board_script("static/embedded_player.js"),

@@ -22,9 +22,7 @@ from battlesnake_server.web import (
     replay_pages,
     snake_page,
 )
-from battlesnake_server.web.access_control import create_token
-from battlesnake_server.web.context import Arena
-from battlesnake_server.web.game_manager import GameManager
+from battlesnake_server.web.game_manager import Arena
 from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.pages import Site, create_application
 from battlesnake_server.web.roster import Roster
@@ -41,7 +39,6 @@ def create_app(
     roster: Roster,
     broadcast: LiveGames,
     replays: Path,
-    token: str | None = None,
     league: LeagueConfig | None = None,
 ) -> Flask:
     """Create the arena's Flask application.
@@ -51,17 +48,14 @@ def create_app(
         roster: Snakes that visitors may play against and query.
         broadcast: Live games, including the games that visitors start.
         replays: Directory of recorded games, including the games of visitors.
-        token: Access token that every action requires; None allows every visitor to act.
         league: League to show on its own page, or None.
     """
     parts = [leaderboard, games_page, snake_page, play_page, position_editor, engine_api]
     if league is not None:
         parts.append(league_page)
-    app = create_application("Arena", *(part.blueprint for part in parts), token=token)
+    app = create_application("Arena", *(part.blueprint for part in parts))
     replay_pages.add_replay_pages(app, [replays])
-    app.extensions["arena"] = Arena(
-        database, roster, broadcast, GameManager(database, broadcast, replays), league
-    )
+    app.extensions["arena"] = Arena(database, roster, broadcast, replays, league)
     return app
 
 
@@ -83,15 +77,14 @@ def open_site(
         broadcast: Live games.
         options: Parsed options of `address_policy.add_page_options`, and ``replays``, the absolute
             path of the directory of the recorded games.
-        token: Access token that every action requires. If the token is None and other machines can
-            reach the server, the function creates and prints a token.
+        token: Access token that every action requires; see `Site`.
         league: League to show, or None.
 
     Raises:
         ValueError: If the port is in use.
     """
-    token = token or create_token(options.host, options.allow_host)
-    app = create_app(database, roster, broadcast, options.replays, token, league)
-    with Site(app, options, threads=NUM_THREADS) as site, contextlib.closing(broadcast):
+    app = create_app(database, roster, broadcast, options.replays, league)
+    site = Site(app, options, token=token, threads=NUM_THREADS)
+    with site, contextlib.closing(broadcast):
         site.announce("the arena", sys.stderr)
         yield site

@@ -51,14 +51,12 @@ def access_hint(address: str, token: str) -> str:
     return f"open {address}?token={token} to {_ACTION_DESCRIPTION}; other visitors can only read\n"
 
 
-def require_token(app: Flask, token: str | None) -> None:
-    """Require ``token`` for all requests other than GET, HEAD and OPTIONS.
+def require_token(app: Flask) -> None:
+    """Require ``app.config["TOKEN"]`` for all requests other than GET, HEAD and OPTIONS.
 
-    Args:
-        app: Application to protect.
-        token: Access token; None allows all requests.
+    If the token is None, which is the default, all requests are allowed.
     """
-    app.config["TOKEN"] = token
+    app.config["TOKEN"] = None
     app.before_request(_reject_unauthorized_request)
     app.context_processor(lambda: {"may_act": _is_authorized()})
 

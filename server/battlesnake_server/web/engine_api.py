@@ -17,7 +17,7 @@ from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.draw import customization
 from battlesnake_gym.rules.stages import RULESETS, stage_name
 from battlesnake_gym.rules.state import Point, Snake
-from battlesnake_server.web.context import current_arena
+from battlesnake_server.web.game_manager import current_arena
 from battlesnake_server.web.games_page import load_game
 from battlesnake_server.web.pages import query_integer
 

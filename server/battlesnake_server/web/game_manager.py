@@ -1,4 +1,4 @@
-"""Manager of visitors' games: validation, execution in threads, and storage."""
+"""State that the pages of an arena share, and visitors' games: validation, execution, storage."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from flask import current_app
 from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -25,6 +26,7 @@ from battlesnake_gym.game_spec import GameSpec, parse_game_spec
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game
 from battlesnake_server.arena.database import Database, StoredGame, Tournament
+from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.players import Player
 from battlesnake_server.arena.referee import GameRecord, play
 from battlesnake_server.arena.tournament import (
@@ -167,18 +169,35 @@ class _ManagedGame:
     stopped: bool = False
 
 
-class GameManager:
-    """Manager that plays visitors' games in threads and stores their results."""
+class Arena:
+    """State that the pages of an arena share; plays visitors' games in threads.
 
-    def __init__(self, database: Database, broadcast: LiveGames, replays: Path) -> None:
-        self._database = database
-        self._broadcast = broadcast
+    Args:
+        database: Results database, which also stores the visitors' games.
+        roster: Snakes that visitors may play against and query.
+        broadcast: Live games, including the visitors' games.
+        replays: Directory of recorded games, including the visitors' games.
+        league: League that the arena runs, or None.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        roster: Roster,
+        broadcast: LiveGames,
+        replays: Path,
+        league: LeagueConfig | None,
+    ) -> None:
+        self.database = database
+        self.roster = roster
+        self.broadcast = broadcast
+        self.league = league
         self._replays = replays
         self._games: dict[str, _ManagedGame] = {}
         self._lock = threading.Lock()
         self._storing = threading.Lock()
 
-    def start(self, request: GameRequest, visitor: str) -> _ManagedGame:
+    def start_game(self, request: GameRequest, visitor: str) -> _ManagedGame:
         """Start a game, and wait until the game's page exists.
 
         Args:
@@ -203,7 +222,7 @@ class GameManager:
             self._games[game.id] = game
         threading.Thread(target=self._play_and_store, args=(game,), daemon=True).start()
         # The caller redirects the visitor to the game's page, which must exist at that time.
-        while self._broadcast.find(game.id) is None and game.id in self._games:
+        while self.broadcast.find(game.id) is None and game.id in self._games:
             time.sleep(0.005)
         return game
 
@@ -218,7 +237,7 @@ class GameManager:
             return None
         return game.keyboard_player
 
-    def stop(self, game_id: str) -> bool:
+    def stop_game(self, game_id: str) -> bool:
         """Stop a game after the current turn, and discard the game.
 
         Returns:
@@ -242,14 +261,12 @@ class GameManager:
             cause = getattr(error, "strerror", None) or getattr(error, "orig", None) or error
             reason = str(cause).splitlines()[0]
             log.error("game %s is not stored: %s", game.id, reason)
-            self._broadcast.set_problem(game.id, f"This game is not stored: {reason}")
+            self.broadcast.set_problem(game.id, f"This game is not stored: {reason}")
         except Exception:
             log.exception("game %s failed", game.id)
-            self._broadcast.set_problem(
-                game.id, "This game failed; the server's log has the reason"
-            )
+            self.broadcast.set_problem(game.id, "This game failed; the server's log has the reason")
         finally:
-            self._broadcast.publish_event(game.id, None)
+            self.broadcast.publish_event(game.id, None)
             with self._lock:
                 del self._games[game.id]
 
@@ -270,8 +287,8 @@ class GameManager:
 
     def _on_event(self, game: _ManagedGame, event: Board | Turn) -> None:
         """Publish an event of a game; end a stopped or overdue game."""
-        self._broadcast.publish_event(game.id, event)
-        timeline = self._broadcast.find(game.id)
+        self.broadcast.publish_event(game.id, event)
+        timeline = self.broadcast.find(game.id)
         if timeline and game.keyboard_player:
             last = timeline.replay.last
             if last.is_over() or last.turn == game.request.game_spec.max_turns:
@@ -309,8 +326,13 @@ class GameManager:
         for attempt in range(1, _MAX_STORE_ATTEMPTS + 1):
             try:
                 with self._storing:
-                    self._database.transact(store)
+                    self.database.transact(store)
                 return
             except IntegrityError:
                 if attempt == _MAX_STORE_ATTEMPTS:
                     raise
+
+
+def current_arena() -> Arena:
+    """Return the arena of the current application."""
+    return cast(Arena, current_app.extensions["arena"])

@@ -18,14 +18,14 @@ from battlesnake_server.arena.results import SURVIVED_KEY
 from battlesnake_server.file_cache import cache_by_file
 from battlesnake_server.replay_viewer import frame_stream
 from battlesnake_server.web import pages
-from battlesnake_server.web.context import current_arena
+from battlesnake_server.web.game_manager import current_arena
 from battlesnake_server.web.leaderboard import (
     ENDING_LABELS,
     list_tournaments,
     requested_tournament,
 )
 from battlesnake_server.web.live_games import GameTimeline
-from battlesnake_server.web.pages import error_response, query_integer
+from battlesnake_server.web.pages import query_integer
 
 GAMES_PER_PAGE = 24
 _LONG_POLL_TIMEOUT_S = 20.0
@@ -48,54 +48,36 @@ blueprint = Blueprint("games", __name__)
 _load_replay = cache_by_file(32)(Replay.load)
 
 
-class GameNotFoundError(LookupError):
-    """Error raised if a game or its replay does not exist."""
-
-
-@blueprint.app_errorhandler(GameNotFoundError)
-def _respond_not_found(error: GameNotFoundError) -> Response:
-    """Return the JSON response to a request for a missing game."""
-    return error_response(error, 404)
-
-
 def load_game(game_id: str) -> Replay:
     """Return the live or recorded game with this id, which the caller must not change.
 
     Raises:
-        GameNotFoundError: If no game has this id, or the game has no replay.
+        FileNotFoundError: If no game has this id, or the game has no replay.
         ReplayError: If the replay is damaged.
     """
     timeline = current_arena().broadcast.find(game_id)
     return _load_replay(_find_stored_replay(game_id)) if timeline is None else timeline.replay
 
 
-def _load_game_of_page(game_id: str) -> Replay:
-    """Return the game with this id, or respond with a page of status 404."""
-    try:
-        return load_game(game_id)
-    except (GameNotFoundError, ReplayError) as error:
-        abort(404, str(error))
-
-
 def _find_stored_replay(game_id: str) -> Path:
     """Return the replay file of a stored game.
 
     Raises:
-        GameNotFoundError: If no game has this id, or the replay is missing or unreadable.
+        FileNotFoundError: If no game has this id, or the replay is missing or unreadable.
     """
     with current_arena().database.session() as session:
         row = session.scalar(select(StoredGame).where(StoredGame.uuid == game_id))
     if row is None:
-        raise GameNotFoundError(f"there is no game {game_id!r} in this arena")
+        raise FileNotFoundError(f"there is no game {game_id!r} in this arena")
     if row.replay is None:
-        raise GameNotFoundError(
+        raise FileNotFoundError(
             "this game was played without --replays, so only its result is stored"
         )
     try:
         with Path(row.replay).open():
             return Path(row.replay)
     except OSError as error:
-        raise GameNotFoundError(
+        raise FileNotFoundError(
             f"the replay {row.replay} cannot be read: {error.strerror}"
         ) from error
 
@@ -211,14 +193,17 @@ def show(game_id: str) -> str:
 
     The parameter ``?key=`` authorizes the game's keyboard player.
     """
-    _load_game_of_page(game_id)
+    try:
+        load_game(game_id)
+    except (FileNotFoundError, ReplayError) as error:
+        abort(404, str(error))
     key = request.args.get("key", "")
-    manager = current_arena().game_manager
+    arena = current_arena()
     return render_template(
         "arena_game.html",
         game_id=game_id,
-        key=key if manager.find_keyboard_player(game_id, key) else "",
-        can_stop=manager.is_running(game_id),
+        key=key if arena.find_keyboard_player(game_id, key) else "",
+        can_stop=arena.is_running(game_id),
     )
 
 
@@ -245,38 +230,12 @@ def data(game_id: str) -> Response:
     return jsonify(timeline.to_dict(since))
 
 
-@blueprint.get("/game/<game_id>/embed")
-def embed(game_id: str) -> Response:
-    """Return the game as a page that other sites may show in a frame."""
-    replay = _load_game_of_page(game_id)
-    return pages.embed_response(Replay(replay.first, replay.turns[:]))  # A live game grows.
-
-
 @blueprint.get("/game/<game_id>/last")
 def last(game_id: str) -> Response:
     """Return the last position of a game as JSON, for thumbnails."""
     return jsonify(replay_json.position(load_game(game_id).last))
 
 
-@blueprint.get("/game/<game_id>/turn/<int:turn>/<form>")
-def position(game_id: str, turn: int, form: str) -> Response:
-    """Return one position in a format that `position_formats.respond` supports."""
-    return pages.position_response(load_game(game_id), turn, form)
-
-
-@blueprint.get("/game/<game_id>/analysis")
-def analysis(game_id: str) -> Response:
-    """Return the state of the game's analysis.
-
-    The response contains the analyzed turns, starting at the index ``?since=``.
-    """
-    try:
-        return pages.analysis_response(_find_stored_replay(game_id))
-    except GameNotFoundError as error:
-        return jsonify(state="no-replay", error=str(error), done=0, turns=[])
-
-
-@blueprint.post("/game/<game_id>/analysis")
-def start_analysis(game_id: str) -> Response:
-    """Start the game's analysis in the background."""
-    return pages.start_analysis(_find_stored_replay(game_id))
+pages.add_game_pages(
+    blueprint, "/game/<key>/{}", load_game, lambda key: (_find_stored_replay(key), None)
+)

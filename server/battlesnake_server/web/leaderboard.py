@@ -15,8 +15,7 @@ from sqlalchemy.orm import selectinload
 
 from battlesnake_server.arena.database import Database, StoredGame, Tournament
 from battlesnake_server.arena.results import SURVIVED_KEY, History, Standings, StandingsRow
-from battlesnake_server.web.context import current_arena
-from battlesnake_server.web.game_manager import VISITOR_TOURNAMENT
+from battlesnake_server.web.game_manager import VISITOR_TOURNAMENT, current_arena
 from battlesnake_server.web.pages import query_integer
 
 blueprint = Blueprint("leaderboard", __name__)

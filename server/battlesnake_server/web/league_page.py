@@ -13,7 +13,7 @@ from battlesnake_server.arena.league import (
 )
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.results import StandingsRow
-from battlesnake_server.web.context import current_arena
+from battlesnake_server.web.game_manager import current_arena
 from battlesnake_server.web.leaderboard import find_standings
 from battlesnake_server.web.pages import error_response, parse_body
 

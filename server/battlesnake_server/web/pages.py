@@ -12,6 +12,7 @@ import functools
 import gzip
 import sys
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, cast
 from urllib.parse import urlsplit
@@ -41,7 +42,14 @@ _MAX_QUERY_INT = 2**31 - 1
 """Maximum integer in a query string; a valid id in all databases."""
 
 
-_ERROR_STATUSES = {BoardError: 400, RulesError: 400, ReplayError: 422, BusyError: 503}
+_ERROR_STATUSES = {
+    BoardError: 400,
+    RulesError: 400,
+    FileNotFoundError: 404,
+    ReplayError: 422,
+    BusyError: 503,
+    MemoryError: 503,
+}
 """Status of the JSON response to a request that raises an error, by type."""
 
 _NAVIGATION = (
@@ -80,13 +88,12 @@ def _relative(path: str) -> str:
     return ("../" * depth or "./") + path.lstrip("/")
 
 
-def create_application(brand: str, *parts: Blueprint, token: str | None = None) -> Flask:
+def create_application(brand: str, *parts: Blueprint) -> Flask:
     """Create an application whose pages do not load content from other sites.
 
     Args:
         brand: Name of the site.
         *parts: Blueprints of the site.
-        token: Access token that every action requires; None allows every visitor to act.
     """
     # This package contains the templates and static files.
     app = _Site("battlesnake_server")
@@ -100,7 +107,7 @@ def create_application(brand: str, *parts: Blueprint, token: str | None = None) 
     app.register_error_handler(404, _render_not_found)
     for kind, status in _ERROR_STATUSES.items():
         app.register_error_handler(kind, functools.partial(error_response, status=status))
-    access_control.require_token(app, token)
+    access_control.require_token(app)
     app.after_request(_make_redirect_relative)
     app.after_request(_set_security_headers)
     app.after_request(_compress_response)
@@ -195,49 +202,60 @@ def error_response(error: Exception | str, status: int = 400) -> Response:
     return response
 
 
+def add_game_pages(
+    blueprint: Blueprint,
+    rule: str,
+    load: Callable[[str], Replay],
+    find_file: Callable[[str], tuple[Path, int | None]],
+) -> None:
+    """Add the embedded player, the positions and the analysis of each game to a blueprint.
+
+    Args:
+        blueprint: Blueprint that receives the pages.
+        rule: Rule for the addresses, with the variable ``key`` and ``{}`` for the page.
+        load: Function that returns the game with a key.
+        find_file: Function that returns the file of a game, and the view radius if the game's
+            settings have none. The function raises ``FileNotFoundError`` if the game has no file.
+    """
+
+    @blueprint.get(rule.format("embed"))
+    def embed(key: str) -> Response:
+        """Return a page without actions that other sites may show in a frame."""
+        page = embedded_player.render_page(load(key), _EMBEDDED_TURNS_PER_SECOND)
+        sources = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+        return Response(page, headers={"Content-Security-Policy": sources})
+
+    @blueprint.get(rule.format("turn/<int:turn>/<form>"))
+    def position(key: str, turn: int, form: str) -> Response:
+        """Return one position in a format that `position_formats.respond` supports."""
+        replay = load(key)
+        try:
+            return position_formats.respond(replay.boards_until(turn, MAX_SEEN_TURNS), form)
+        except ValueError as error:
+            return error_response(error, 404)
+
+    @blueprint.get(rule.format("analysis"))
+    def analysis(key: str) -> Response:
+        """Return the state of the analysis, with the turns from the index ``?since=``."""
+        try:
+            game, view_radius = find_file(key)
+        except FileNotFoundError as error:
+            return jsonify(state="no-replay", error=str(error), done=0, turns=[])
+        since = query_integer("since", 0)
+        return jsonify(_current_analysis_queue().status_to_dict(game, since, view_radius))
+
+    @blueprint.post(rule.format("analysis"))
+    def start_analysis(key: str) -> Response:
+        """Start the analysis in the background."""
+        parse_body()
+        game, view_radius = find_file(key)
+        _current_analysis_queue().start(game, view_radius)
+        return jsonify(_current_analysis_queue().status_to_dict(game, 0, view_radius))
+
+
 def _current_analysis_queue() -> AnalysisQueue:
     """Return the analysis queue of the current application."""
     return cast(AnalysisQueue, current_app.extensions["analyses"])
-
-
-def analysis_response(game: Path, view_radius: int | None = None) -> Response:
-    """Return the state of a game's analysis.
-
-    The response contains the analyzed turns, starting at the index ``?since=``.
-
-    Args:
-        game: File of the game.
-        view_radius: View radius if the game's settings have none; None for no limit.
-    """
-    since = query_integer("since", 0)
-    return jsonify(_current_analysis_queue().status_to_dict(game, since, view_radius))
-
-
-def start_analysis(game: Path, view_radius: int | None = None) -> Response:
-    """Start a game's analysis in the background; see `analysis_response`."""
-    parse_body()
-    _current_analysis_queue().start(game, view_radius)
-    return jsonify(_current_analysis_queue().status_to_dict(game, view_radius=view_radius))
-
-
-def position_response(replay: Replay, turn: int, form: str) -> Response:
-    """Return one position of a game in a format that `position_formats.respond` supports."""
-    try:
-        return position_formats.respond(replay.boards_until(turn, MAX_SEEN_TURNS), form)
-    except ValueError as error:
-        return error_response(error, 404)
-
-
-def embed_response(replay: Replay) -> Response:
-    """Return the player of a game as a page that other sites may show in a frame.
-
-    The page has no actions and loads no files.
-    """
-    response = Response(embedded_player.render_page(replay, _EMBEDDED_TURNS_PER_SECOND))
-    response.headers["Content-Security-Policy"] = (
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-    )
-    return response
 
 
 _LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -250,17 +268,29 @@ class Site(PageServer):
     Args:
         app: Application to serve.
         options: Parsed options of `address_policy.add_page_options`.
+        token: Access token that every action requires. If the token is None, the site has actions,
+            and other machines can reach the server, the class creates a token.
         threads: Number of server threads.
 
     Raises:
         ValueError: If the port is in use.
     """
 
-    def __init__(self, app: Flask, options: argparse.Namespace, *, threads: int = 8) -> None:
+    def __init__(
+        self,
+        app: Flask,
+        options: argparse.Namespace,
+        *,
+        token: str | None = None,
+        threads: int = 8,
+    ) -> None:
         listener = open_listener(options.host, options.port)
         names = [options.host, *options.allow_host]
         super().__init__(app, listener, names=names, threads=threads)
         self._app = app
+        if any("POST" in (rule.methods or ()) for rule in app.url_map.iter_rules()):
+            token = token or access_control.create_token(options.host, options.allow_host)
+            app.config["TOKEN"] = token
         host = _LOCAL_ADDRESSES.get(listener.getsockname()[0], options.host)
         self.address = f"http://{url_host(host)}:{self.port}/"
 

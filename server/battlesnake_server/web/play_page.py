@@ -9,11 +9,11 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.rules import MOVES
 from battlesnake_server import replay_json
-from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.game_manager import (
     DEFAULT_PAGE_TURNS,
     MAX_PAGE_TURNS,
     GameRequest,
+    current_arena,
 )
 from battlesnake_server.web.pages import error_response, parse_body
 
@@ -45,7 +45,7 @@ def index() -> str:
 def start() -> tuple[Response, int]:
     """Start the requested game, and return the address of the game's page."""
     game_request = GameRequest.from_json(parse_body(), current_arena().roster)
-    game = current_arena().game_manager.start(game_request, request.remote_addr or "")
+    game = current_arena().start_game(game_request, request.remote_addr or "")
     key = game.key if game.keyboard_player else None
     page = url_for("games.show", game_id=game.id, key=key)
     return jsonify(game=game.id, page=page), 201
@@ -67,7 +67,7 @@ def preview() -> Response:
 def stop(game_id: str) -> Response:
     """Stop a game that a visitor started."""
     parse_body()
-    return jsonify(stopped=current_arena().game_manager.stop(game_id))
+    return jsonify(stopped=current_arena().stop_game(game_id))
 
 
 @blueprint.post("/game/<game_id>/press")
@@ -80,10 +80,10 @@ def press(game_id: str) -> Response:
     move = sent.get("move")
     if not isinstance(move, str) or move not in MOVES:
         raise BoardError(f"move must be one of {', '.join(MOVES)}, got {format_value(move)}")
-    manager = current_arena().game_manager
-    player = manager.find_keyboard_player(game_id, str(sent.get("key")))
+    arena = current_arena()
+    player = arena.find_keyboard_player(game_id, str(sent.get("key")))
     if player is not None:
         player.press(move)
-    elif manager.is_running(game_id):
+    elif arena.is_running(game_id):
         return error_response("key does not belong to a player of this game", 403)
     return jsonify(over=player is None)  # A key may arrive after the last turn.

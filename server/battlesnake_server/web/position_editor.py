@@ -14,14 +14,13 @@ from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.common.untrusted_text import parse_json
-from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server import replay_json
 from battlesnake_server.replay_viewer import what_if
-from battlesnake_server.web.context import current_arena
-from battlesnake_server.web.games_page import GameNotFoundError, load_game
+from battlesnake_server.web.game_manager import current_arena
+from battlesnake_server.web.games_page import load_game
 from battlesnake_server.web.pages import error_response, parse_body, query_integer
 
 blueprint = Blueprint("lab", __name__)
@@ -58,7 +57,7 @@ def index() -> str:
     """
     try:
         board = _load_requested_board()
-    except (GameNotFoundError, ReplayError, ValueError) as error:
+    except (FileNotFoundError, ValueError) as error:
         abort(404, str(error))
     return render_template(
         "arena_position_editor.html",

@@ -19,11 +19,7 @@ from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_server import replay_json
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.replay_viewer import frame_stream, game_fetcher, game_urls
-from battlesnake_server.replay_viewer.replay_library import (
-    Library,
-    LibraryEntry,
-    TooLittleMemoryError,
-)
+from battlesnake_server.replay_viewer.replay_library import Library, LibraryEntry
 from battlesnake_server.web import pages
 from battlesnake_server.web.pages import error_response, query_integer
 
@@ -81,7 +77,6 @@ def add_replay_pages(
 
 def create_app(
     roots: Sequence[Path],
-    token: str | None = None,
     address_policy: AddressPolicy | None = None,
     view_radius: int | None = None,
 ) -> Flask:
@@ -89,8 +84,6 @@ def create_app(
 
     Args:
         roots: Files and directories of recorded games.
-        token: Access token required to start analyses and to fetch games; None allows every visitor
-            to act.
         address_policy: Addresses from which visitors may fetch games; None uses the default policy.
         view_radius: View radius of games whose settings have none; None for no limit.
 
@@ -100,7 +93,7 @@ def create_app(
     for root in roots:
         if not root.exists():
             raise ValueError(f"there is no file or directory {str(root)!r}; check the path")
-    app = pages.create_application("Replays", token=token)
+    app = pages.create_application("Replays")
     add_replay_pages(app, roots, "", address_policy, view_radius)
     return app
 
@@ -131,35 +124,6 @@ def data(key: str) -> Response:
     """
     entry = _find_entry(key)
     return frame_stream.respond(entry.path, entry.view_radius) or abort(404)
-
-
-@blueprint.get("/embed/<path:key>")
-def embed(key: str) -> Response:
-    """Return a game as a page that other sites may show in a frame."""
-    return pages.embed_response(_find_entry(key).load())
-
-
-@blueprint.get("/turn/<int:turn>/<form>/<path:key>")
-def position(turn: int, form: str, key: str) -> Response:
-    """Return one position in a format that `position_formats.respond` supports."""
-    return pages.position_response(_find_entry(key).load(), turn, form)
-
-
-@blueprint.get("/analysis/<path:key>")
-def analysis(key: str) -> Response:
-    """Return the state of the game's analysis.
-
-    The response contains the analyzed turns, starting at the index ``?since=``.
-    """
-    entry = _find_entry(key)
-    return pages.analysis_response(entry.path, entry.view_radius)
-
-
-@blueprint.post("/analysis/<path:key>")
-def start_analysis(key: str) -> Response:
-    """Start the game's analysis in the background."""
-    entry = _find_entry(key)
-    return pages.start_analysis(entry.path, entry.view_radius)
 
 
 @blueprint.post("/fetch")
@@ -222,7 +186,7 @@ def _build_card(entry: LibraryEntry) -> ReplayCard:
         last = entry.load().last
         winner = last.winner
         card = ReplayCard(entry, replay_json.position(last), winner.id if winner else None)
-    except (TooLittleMemoryError, OSError, MemoryError) as error:  # A later attempt may succeed.
+    except (OSError, MemoryError) as error:  # A later attempt may succeed.
         reason = str(error) or f"{entry.key} needs more memory than is available"
         return ReplayCard(entry, error=reason)
     except Exception as error:  # A damaged file must not break the list of games.
@@ -244,3 +208,12 @@ def _find_entry(key: str) -> LibraryEntry:
     return current_library().find(key) or abort(
         404, "This game does not exist; its file may have been moved."
     )
+
+
+def _find_file(key: str) -> tuple[Path, int | None]:
+    """Return the file of a game, and the view radius if the game's settings have none."""
+    entry = _find_entry(key)
+    return entry.path, entry.view_radius
+
+
+pages.add_game_pages(blueprint, "/{}/<path:key>", lambda key: _find_entry(key).load(), _find_file)

@@ -17,7 +17,6 @@ from battlesnake_gym.common.command_line import plural
 from battlesnake_server.runs import charts, run_view
 from battlesnake_server.runs.run_view import RunsView, RunView, differing_settings
 from battlesnake_server.web import pages, replay_pages
-from battlesnake_server.web.access_control import create_token
 
 _MAX_CARDS = 12
 """Maximum number of a run's games that are shown as cards."""
@@ -27,15 +26,9 @@ _DEFAULT_AXIS, _DEFAULT_SPAN = "minutes", 5
 blueprint = Blueprint("runs", __name__)
 
 
-def create_app(runs: RunsView, token: str | None = None) -> Flask:
-    """Create the application for a directory of runs.
-
-    Args:
-        runs: Runs to show.
-        token: Access token required to start analyses and to fetch games; None allows every visitor
-            to act.
-    """
-    app = pages.create_application("Runs", blueprint, token=token)
+def create_app(runs: RunsView) -> Flask:
+    """Create the application for a directory of runs."""
+    app = pages.create_application("Runs", blueprint)
     replay_pages.add_replay_pages(app, [runs.directory])
     app.extensions["runs"] = runs
     app.extensions["runs lock"] = threading.Lock()
@@ -149,5 +142,4 @@ def serve(runs: RunsView, options: argparse.Namespace) -> int:
     Raises:
         ValueError: If the port is in use.
     """
-    app = create_app(runs, create_token(options.host, options.allow_host))
-    return pages.serve(app, plural(len(runs.refresh()), "run"), options)
+    return pages.serve(create_app(runs), plural(len(runs.refresh()), "run"), options)
