@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from battlesnake_server.arena.league import SteadyClock
+from battlesnake_server.arena.league import _SteadyClock
 from battlesnake_server.arena.tournament import (
     GameResult,
     ScheduledGame,
@@ -16,7 +16,7 @@ from battlesnake_server.arena.tournament import (
 BEGIN = datetime(2026, 3, 2)
 
 
-class FastClock(SteadyClock):
+class FastClock(_SteadyClock):
     """Time passes only when a league waits for it."""
 
     def __init__(self) -> None:

@@ -31,9 +31,7 @@ from battlesnake_server.arena.tournament import (
     Entrant,
     ScheduledGame,
     TournamentSettings,
-    generate_schedule,
     open_players,
-    parse_entrants,
     play_scheduled_game,
 )
 from battlesnake_server.bundle import Bundle
@@ -164,7 +162,7 @@ def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, 
     plan = league_config.LeagueConfig.parse(told, folder)
     sources = {member.name: member.source for member in plan.entrants}
     setup = plan.game_settings(plan.boards[0], ["mine", "other"], sources)
-    for fixture in generate_schedule(2, 2, count, plan.seed):
+    for fixture in setup.missing_games(count):
         replay = Replay.load(str(play_scheduled_game(setup, fixture, folder).replay))
         yield replay, fixture.seed + fixture.seats.index(0)
         count -= sum(replay.snake_id("mine") in turn.moves for turn in replay.turns)
@@ -204,7 +202,7 @@ def test_the_looks_are_the_bundle_s_unless_others_are_given(
     assert told["tail"] == "curled"
 
     async def introduced() -> dict[str, str]:
-        async with open_players(parse_entrants([f"me={path}"]), 1.0, 1) as (player,):
+        async with open_players(Entrant.parse_all([f"me={path}"]), 1.0, 1) as (player,):
             return await player.fetch_customization()
 
     looks = {"color": "#123456", "head": "evil", "tail": "bolt"}

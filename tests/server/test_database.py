@@ -219,8 +219,8 @@ def test_a_league_resumes_from_the_database(database: Database, url: str) -> Non
     sources = {entrant.name: entrant.source for entrant in plan.entrants}
     for problem in ("", "tired"):  # the second league reads what the first one stored
 
-        def problems(names: Sequence[str], problem: str = problem) -> list[str]:
-            return [problem if name == "ä" else "" for name in names]
+        def problems(names: Sequence[str], problem: str = problem) -> dict[str, str]:
+            return {name: problem if name == "ä" else "" for name in names}
 
         league = League(plan, sources, database, problems, clock=FastClock())
         if problem:

@@ -33,7 +33,7 @@ def answer(decision: object, move: str = "up") -> bytes:
 
 
 def test_what_is_written_is_read() -> None:
-    assert players.parse_decision(answer(replay_json.decision_to_dict(DECISION))) == DECISION
+    assert players._parse_decision(answer(replay_json.decision_to_dict(DECISION))) == DECISION
 
 
 JSON = st.recursive(
@@ -47,7 +47,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_whatever_is_told_is_a_decision_or_none(told: Any) -> None:
-    found = players.parse_decision(answer(told))
+    found = players._parse_decision(answer(told))
     assert found is None or found.move == "up"
     if found is not None:
         json.dumps(replay_json.decision_to_dict(found), allow_nan=False)
@@ -63,13 +63,13 @@ def test_whatever_is_told_is_a_decision_or_none(told: Any) -> None:
     ],
 )
 def test_malformed_and_large_decisions_are_dropped(told: dict[str, Any], is_read: bool) -> None:
-    assert (players.parse_decision(answer(told)) is not None) == is_read
+    assert (players._parse_decision(answer(told)) is not None) == is_read
 
 
 def test_a_decision_that_is_nested_too_deeply_is_dropped() -> None:
     nested = b'{"move": "up", "decision": {"line": %s"\\u001b"%s}}' % (b"[" * 800, b"]" * 800)
-    assert players.parse_move(nested) == ("up", "")
-    assert players.parse_decision(nested) is None
+    assert players._parse_move(nested) == ("up", "")
+    assert players._parse_decision(nested) is None
 
 
 @pytest.mark.parametrize("tells", [True, False])

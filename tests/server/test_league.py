@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,23 +22,23 @@ from sqlalchemy import select
 from battlesnake_gym.cli import main
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena import league as league_module
+from battlesnake_server.arena import league_snakes
 from battlesnake_server.arena.database import Database, LeagueSnake
 from battlesnake_server.arena.league import (
     NUM_RECENT_OPPONENTS,
     League,
     Season,
     StartGame,
-    pair_entrants,
+    _pair_entrants,
 )
 from battlesnake_server.arena.league_config import (
     EXAMPLE_LEAGUE_FILE,
     LeagueConfig,
-    LeagueEntrant,
+    _LeagueEntrant,
 )
-from battlesnake_server.arena.program_supervisor import ProgramSupervisor
+from battlesnake_server.arena.league_snakes import LeagueSnakes
 from battlesnake_server.arena.ratings import Ratings
-from battlesnake_server.commands import league_command
-from battlesnake_server.commands.league_command import SnakeHealthChecker, load_or_create_token
+from battlesnake_server.commands.league_command import _load_or_create_token
 from battlesnake_server.web import create_app
 from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
@@ -58,15 +58,14 @@ MakeLeague = Callable[[LeagueConfig, Any], League]
 
 
 @pytest.fixture
-def make_league(database: Database) -> Iterator[MakeLeague]:
+def make_league(database: Database) -> MakeLeague:
     """A function that makes a league from its plan and a clock."""
-    with ProgramSupervisor({}) as programs:
 
-        def make(plan: LeagueConfig, clock: Any) -> League:
-            players = SnakeHealthChecker(plan, programs, AddressPolicy())
-            return League(plan, players.sources, database, players.find_problems, clock=clock)
+    def make(plan: LeagueConfig, clock: Any) -> League:
+        players = LeagueSnakes(plan, AddressPolicy())
+        return League(plan, players.sources, database, players.find_problems, clock=clock)
 
-        yield make
+    return make
 
 
 def run_until(league: League, clock: FastClock, hours: float, play: StartGame = play_here) -> None:
@@ -91,7 +90,8 @@ def test_the_example_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     text = re.sub(r"^  # (.*)", r"  \1", EXAMPLE_LEAGUE_FILE, flags=re.MULTILINE)
     file.write_text(text.replace("timeout: 500", "timeout: 4e2"))
     plan = LeagueConfig.load(file)
-    assert plan.entrants[-1] == LeagueEntrant("written", command="python my_snake.py --port {port}")
+    written = _LeagueEntrant("written", command="python my_snake.py --port {port}")
+    assert plan.entrants[-1] == written
     assert plan.timeout == 400
 
 
@@ -165,13 +165,13 @@ def test_closely_rated_snakes_meet_but_not_only_each_other() -> None:
         for better, worse in ("ac", "ad", "bc", "bd", "ab", "ba", "cd", "dc"):
             ratings.add_game([(better, 0), (worse, 1)])
     names = ["a", "b", "c", "d"]
-    assert set(pair_entrants(names, 2, ratings, {}, {"a": []})) == {"a", "b"}
+    assert set(_pair_entrants(names, 2, ratings, {}, {"a": []})) == {"a", "b"}
     played = {"a": 2, "b": 2, "c": 1, "d": 2}
-    assert pair_entrants(names, 2, ratings, played, {"c": []}) == ["c", "d"]
+    assert _pair_entrants(names, 2, ratings, played, {"c": []}) == ["c", "d"]
     recent_opponents: dict[str, list[str]] = {name: [] for name in names}
     played = dict.fromkeys(names, 0)
     for _ in range(100):
-        pair = pair_entrants(names, 2, ratings, played, recent_opponents)
+        pair = _pair_entrants(names, 2, ratings, played, recent_opponents)
         for name, other in (pair, pair[::-1]):
             played[name] += 1
             recent_opponents[name].append(other)
@@ -234,7 +234,7 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
 ) -> None:
     passed_s, changed = 0.0, timedelta()
 
-    class PassingClock(league_module.SteadyClock):
+    class PassingClock(league_module._SteadyClock):
         def wait(self, seconds: float, games: Any) -> None:
             nonlocal passed_s
             passed_s += 0 if games else seconds
@@ -346,31 +346,31 @@ def test_a_killed_league_leaves_no_process_and_resumes(tmp_path: Path) -> None:
 
 
 def test_a_program_that_ends_is_restarted(tmp_path: Path) -> None:
-    with ProgramSupervisor({"mine": right_mover(tmp_path)}) as programs:
-        plan = plan_of({"mine": {"command": "unused"}, "h": "hungry"})
-        players = SnakeHealthChecker(plan, programs, AddressPolicy())
-        assert players.find_problems(["mine", "h"]) == ["", ""]
+    plan = plan_of({"mine": {"command": right_mover(tmp_path)}, "h": "hungry"})
+    with LeagueSnakes(plan, AddressPolicy()) as players:
+        assert players.find_problems(["mine", "h"]) == {"mine": "", "h": ""}
         (snake,) = [
             number
             for number, words in below(os.getpid()).items()
-            if "snake.py" in words and "battlesnake_server.arena.program_supervisor" not in words
+            if "snake.py" in words and "battlesnake_server.arena.program_watchdog" not in words
         ]
         os.kill(snake, signal.SIGKILL)
         until(lambda: not command_of(snake))
-        assert players.find_problems(["mine"]) == [""]
+        assert players.find_problems(["mine"]) == {"mine": ""}
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(programs.url("mine"))
+        urllib.request.urlopen(players.sources["mine"])
 
 
 def test_a_program_that_fails_restarts_after_growing_pauses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(league_command, "_START_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(league_snakes, "_START_TIMEOUT_S", 3.0)
     body = f"open({str(tmp_path / 'starts')!r}, 'a').write('x')"
-    with ProgramSupervisor({"mine": shlex.join([sys.executable, "-c", body])}) as programs:
-        plan = plan_of({"mine": {"command": "unused"}, "h": "hungry"})
-        (problem,) = SnakeHealthChecker(plan, programs, AddressPolicy()).find_problems(["mine"])
-    assert "http://127.0.0.1:" in problem
+    command = shlex.join([sys.executable, "-c", body])
+    plan = plan_of({"mine": {"command": command}, "h": "hungry"})
+    with LeagueSnakes(plan, AddressPolicy()) as players:
+        problems = players.find_problems(["mine"])
+    assert "http://127.0.0.1:" in problems["mine"]
     assert 2 <= len((tmp_path / "starts").read_text()) <= 6
 
 
@@ -386,7 +386,7 @@ def club(database: Database) -> LeagueConfig:
 
 def healthy_league(plan: LeagueConfig, database: Database, clock: FastClock) -> League:
     sources = {entrant.name: entrant.source for entrant in plan.entrants}
-    return League(plan, sources, database, lambda names: [""] * len(names), clock=clock)
+    return League(plan, sources, database, lambda names: dict.fromkeys(names, ""), clock=clock)
 
 
 def test_a_season_stored_by_a_clock_that_was_ahead_ends(
@@ -406,8 +406,8 @@ def test_a_season_stored_by_a_clock_that_was_ahead_ends(
 def test_the_page_shows_the_season_and_obeys_the_token(
     club: LeagueConfig, database: Database, tmp_path: Path
 ) -> None:
-    token = load_or_create_token(tmp_path / "token")
-    assert load_or_create_token(tmp_path / "token") == token
+    token = _load_or_create_token(tmp_path / "token")
+    assert _load_or_create_token(tmp_path / "token") == token
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
     app = create_app(database, Roster(), LiveGames(), tmp_path, club)
     app.config["TOKEN"] = token

@@ -15,15 +15,15 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal
 from battlesnake_server.address_policy import LOOPBACK, AddressPolicy
-from battlesnake_server.arena.guarded_strategy import GuardedStrategy
+from battlesnake_server.arena.guarded_strategy import guard
 from battlesnake_server.arena.players import (
     MAX_CUSTOMIZATION_CHARS,
     MAX_SHOUT_CHARS,
     HttpPlayer,
     LocalPlayer,
     MoveResponse,
-    parse_customization,
-    parse_move,
+    _parse_customization,
+    _parse_move,
 )
 from battlesnake_server.live.fallback import TIMEOUT_NOTE
 from battlesnake_server.live.time_budget import RoundTripEstimate
@@ -210,17 +210,17 @@ def test_the_customization_is_read_whatever_the_status() -> None:
 
 
 def test_a_null_shout_is_no_shout() -> None:
-    assert parse_move(b'{"move": "down", "shout": null, "taunt": 1}') == ("down", "")
+    assert _parse_move(b'{"move": "down", "shout": null, "taunt": 1}') == ("down", "")
 
 
 def test_texts_of_a_snake_are_bounded() -> None:
     long = "x" * 1000
     sent = json.dumps({"color": long, "head": long, "tail": "a\x00\u202eb"}).encode()
-    assert parse_customization(sent) == {"head": "x" * MAX_CUSTOMIZATION_CHARS, "tail": "ab"}
+    assert _parse_customization(sent) == {"head": "x" * MAX_CUSTOMIZATION_CHARS, "tail": "ab"}
     for color in ("red", "#12345", "url(//x)", "#fff;}"):
-        assert parse_customization(json.dumps({"color": color}).encode()) == {}, color
+        assert _parse_customization(json.dumps({"color": color}).encode()) == {}, color
     shout = json.dumps({"move": "up", "shout": "\ud800<b>\n" + long}).encode()
-    assert parse_move(shout) == ("up", "<b>" + "x" * (MAX_SHOUT_CHARS - 3))
+    assert _parse_move(shout) == ("up", "<b>" + "x" * (MAX_SHOUT_CHARS - 3))
 
 
 def local(strategy: Any, timeout: float = PATIENT, turns: int = 1) -> MoveResponse:
@@ -291,7 +291,7 @@ def test_an_interrupt_by_a_signal_ends_the_game() -> None:
 
     board = Board.from_text(". A .\n. ^ .\nA: you")
     with pytest.raises(InterruptedBySignal):
-        GuardedStrategy(interrupted)(board)
+        guard(interrupted)(board)
 
 
 @pytest.mark.parametrize("answer", ["left", Decision("left")])

@@ -1,7 +1,6 @@
 """Results from another machine: correct ones pass, and any changed field is detected."""
 
 import functools
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,7 +12,6 @@ from battlesnake_server.arena.result_verification import verify_result
 from battlesnake_server.arena.tournament import (
     GameResult,
     TournamentSettings,
-    generate_schedule,
     play_scheduled_game,
 )
 
@@ -40,9 +38,7 @@ def correct() -> list[tuple[TournamentSettings, GameResult]]:
     return [
         (setup, play_scheduled_game(setup, scheduled))
         for setup in SETUPS
-        for scheduled in itertools.islice(
-            generate_schedule(4, setup.game_spec.num_snakes, 20, setup.seed), 8
-        )
+        for scheduled in setup.missing_games(20)[:8]
     ]
 
 

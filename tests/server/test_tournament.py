@@ -20,7 +20,6 @@ from battlesnake_server.arena.tournament import (
     Entrant,
     ScheduledGame,
     TournamentSettings,
-    generate_schedule,
     play_scheduled_games,
 )
 from battlesnake_server.web.live_games import LiveGames
@@ -29,7 +28,8 @@ from tests.processes import until
 
 @pytest.mark.parametrize(("snakes", "num_snakes"), [(2, 2), (4, 2), (4, 4), (5, 3), (3, 1)])
 def test_every_seed_is_played_from_every_seat(snakes: int, num_snakes: int) -> None:
-    games = list(generate_schedule(snakes, num_snakes, 3 * num_snakes, seed=8))
+    names = tuple(map(str, range(snakes)))
+    games = TournamentSettings(names, GameSpec(num_snakes), seed=8).missing_games(3 * num_snakes)
     assert [game.number for game in games] == list(range(len(games)))
     seats: defaultdict[tuple[tuple[int, ...], int, int], Counter[int]] = defaultdict(Counter)
     for game in games:
@@ -43,8 +43,9 @@ def test_every_seed_is_played_from_every_seat(snakes: int, num_snakes: int) -> N
 
 
 def test_a_longer_schedule_begins_with_the_shorter_one() -> None:
-    short = list(generate_schedule(4, 2, 3, seed=1))
-    assert list(generate_schedule(4, 2, 7, seed=1))[: len(short)] == short
+    settings = TournamentSettings(("a", "b", "c", "d"), GameSpec(2))
+    short = settings.missing_games(3)
+    assert settings.missing_games(7)[: len(short)] == short
 
 
 def test_seeds_are_far_apart_and_derived_from_the_first() -> None:

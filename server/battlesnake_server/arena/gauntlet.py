@@ -25,7 +25,7 @@ from battlesnake_heuristics.rating.match import use_cpu_clock
 from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import StoredGame
-from battlesnake_server.arena.guarded_strategy import GuardedStrategy
+from battlesnake_server.arena.guarded_strategy import guard
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.players import Body, HttpPlayer, LocalPlayer, MoveResponse, Player
 from battlesnake_server.arena.results import Standings
@@ -138,7 +138,7 @@ class _EqualCpuPlayer(LocalPlayer):
         self, strategy: Strategy, timeout: float, opponents: Sequence[_CpuMeteredPlayer]
     ) -> None:
         super().__init__(strategy, timeout)
-        self._guard = GuardedStrategy(strategy)
+        self._guarded = guard(strategy)
         self._opponents = opponents
         self._turns = 0
 
@@ -153,7 +153,7 @@ class _EqualCpuPlayer(LocalPlayer):
         began = time.process_time()
         board = Board.from_api(body, tracker=self._session.eliminations)
         with use_cpu_clock(True):
-            decision = self._guard(board, float(np.mean(used)) if used else None)
+            decision = self._guarded(board, float(np.mean(used)) if used else None)
         return MoveResponse.from_decision(decision, 1000 * (time.process_time() - began))
 
 

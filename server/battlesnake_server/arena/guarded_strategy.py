@@ -12,37 +12,23 @@ _FAILURE_PREFIX = "the strategy failed: "
 """Prefix of the note of a fallback move after an exception."""
 
 
-class GuardedStrategy:
-    """Strategy wrapper that plays the fallback move after an exception.
+def guard(strategy: Strategy) -> Strategy:
+    """Return a strategy that plays the fallback move after an exception of ``strategy``.
 
-    The wrapper also catches exceptions that do not derive from ``Exception``, such as
+    The strategy also catches exceptions that do not derive from ``Exception``, such as
     ``SystemExit``. The only exception that propagates is `InterruptedBySignal`, which ends the
-    game.
-
-    Attributes:
-        failures: Number of moves on which the strategy failed.
-        error: Text of the first exception (`describe_exception`), or "" if no exception occurred.
+    game. The note of the fallback move describes the exception; see `fallback_problem`.
     """
 
-    def __init__(self, strategy: Strategy) -> None:
-        self._strategy = strategy
-        self.failures = 0
-        self.error = ""
-
-    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Return the strategy's decision, or the fallback move after an exception.
-
-        The note of the fallback move describes the exception.
-        """
+    def decide(board: Board, seconds: float | None = None) -> Decision:
         try:
-            return to_decision(self._strategy(board, seconds))
+            return to_decision(strategy(board, seconds))
         except InterruptedBySignal:
             raise
         except BaseException as error:
-            text = describe_exception(error)
-            self.failures += 1
-            self.error = self.error or text
-            return choose_fallback_move(board, _FAILURE_PREFIX + text)
+            return choose_fallback_move(board, _FAILURE_PREFIX + describe_exception(error))
+
+    return decide
 
 
 def make_strategy(factory: StrategyFactory, seed: int) -> Strategy:

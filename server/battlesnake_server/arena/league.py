@@ -66,14 +66,14 @@ _REMATCH_PENALTY = 5.0
 StartGame = Callable[[TournamentSettings, ScheduledGame, Path | None], Future[GameResult]]
 """Function that starts a game and returns a future of the result."""
 
-HealthCheck = Callable[[Sequence[str]], Sequence[str]]
-"""Function that checks the health of snakes and returns one problem per snake.
+HealthCheck = Callable[[Sequence[str]], Mapping[str, str]]
+"""Function that checks the health of snakes and returns their problems by name.
 
 The problem of a healthy snake is "".
 """
 
 
-class SteadyClock:
+class _SteadyClock:
     """Clock that starts at the system time and advances with a monotonic clock.
 
     A change of the system clock neither stops games nor ends the season. The clock logs such
@@ -171,7 +171,7 @@ class League:
         jobs: Maximum number of games in parallel.
         replays: Directory for replays; None disables replays.
         address_policy: Network addresses to which games may connect.
-        clock: Clock of the league; None creates a `SteadyClock`.
+        clock: Clock of the league; None creates a `_SteadyClock`.
 
     Attributes:
         season: Current season.
@@ -187,7 +187,7 @@ class League:
         jobs: int = 1,
         replays: Path | None = None,
         address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
-        clock: SteadyClock | None = None,
+        clock: _SteadyClock | None = None,
     ) -> None:
         self.plan = plan
         self.games = 0
@@ -197,7 +197,7 @@ class League:
         self._jobs = jobs
         self._replays = replays
         self._address_policy = address_policy
-        self._clock = clock or SteadyClock()
+        self._clock = clock or _SteadyClock()
         self._checked: dict[str, datetime] = {}
         # The settings of the games in progress, and the database ids of their seasons.
         self._playing: dict[Future[GameResult], tuple[TournamentSettings, int]] = {}
@@ -326,7 +326,7 @@ class League:
             for name in self._free_snakes(rows)
             if (due := self._next_health_check(rows[name])) is not None and due <= now
         ]
-        for name, problem in zip(names, self._health(names) if names else (), strict=True):
+        for name, problem in (self._health(names) if names else {}).items():
             self._checked[name] = now
             if problem:
                 self._start_cooldown(name, problem)
@@ -384,7 +384,7 @@ class League:
         if board is None or board.num_snakes > len(free):
             return False
         seed = derive_seed(self.plan.seed + self.season.number, self._number)
-        names = pair_entrants(
+        names = _pair_entrants(
             free, board.num_snakes, self._ratings, self._played, self._recent_opponents
         )
         random.Random(seed).shuffle(names)
@@ -455,7 +455,7 @@ def _monotonic_s() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-def pair_entrants(
+def _pair_entrants(
     free: Sequence[str],
     num_snakes: int,
     ratings: Ratings,

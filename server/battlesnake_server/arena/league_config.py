@@ -59,7 +59,7 @@ _MAX_NUMBERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class LeagueEntrant:
+class _LeagueEntrant:
     """A snake of the league: a source, or a command that starts a program.
 
     ``source`` is a `SnakeSpec` without a label. The league replaces ``{port}`` in ``command``
@@ -82,7 +82,7 @@ class LeagueConfig:
     """
 
     name: str
-    entrants: tuple[LeagueEntrant, ...]
+    entrants: tuple[_LeagueEntrant, ...]
     boards: tuple[GameSpec[int], ...]
     timeout: int = 500
     games_per_hour: int = 60
@@ -183,7 +183,7 @@ class LeagueConfig:
         return cls(string(content, "name", ""), entrants, boards, **numbers)
 
 
-def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
+def _parse_entrant(name: object, value: object, folder: Path) -> _LeagueEntrant:
     """Parse one snake of a league file."""
     if not isinstance(name, str) or not re.fullmatch(r"[^=/:]+", name):
         raise BoardError(f"snakes: a name must be text without = / :, got {format_value(name)}")
@@ -199,7 +199,7 @@ def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
             raise BoardError(f"{path}: give either command or url, not both")
         fields_given = {key: string(value, key, path, "") for key in ("url", "repository")}
         command = "" if fields_given["url"] else string(value, "command", path)
-        return LeagueEntrant(name, fields_given["url"], command, fields_given["repository"])
+        return _LeagueEntrant(name, fields_given["url"], command, fields_given["repository"])
     if not isinstance(value, str) or not value:
         raise BoardError(
             f"{path} must be a URL, a built-in snake, a policy's path, or {{command: ...}}, got "
@@ -214,7 +214,7 @@ def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
         beside = folder / part  # `Path.exists` raises an exception for invalid paths.
         return str(beside) if part not in known and os.path.exists(beside) else part  # noqa: PTH110
 
-    return LeagueEntrant(name, source=str(spec.with_paths(resolve)))
+    return _LeagueEntrant(name, source=str(spec.with_paths(resolve)))
 
 
 def _parse_board(content: object, path: str, entrants: int) -> GameSpec[int]:

@@ -28,7 +28,7 @@ from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 from battlesnake_heuristics.search.search import Search
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.guarded_strategy import GuardedStrategy, fallback_problem
+from battlesnake_server.arena.guarded_strategy import fallback_problem, guard
 from battlesnake_server.live.fallback import TIMEOUT_NOTE, choose_fallback_move
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.move_runner import MoveRunner
@@ -81,7 +81,7 @@ class MoveResponse:
             `describe_exception`.
         shout: The snake's shout.
         decision: The decision of a strategy in this process, or of a snake that sends its decisions
-            (`parse_decision`).
+            (`_parse_decision`).
     """
 
     move: str | None
@@ -112,16 +112,14 @@ class Player(Protocol):
         ...
 
     async def start(self, body: Body) -> None:
-        """Send the start of the game without raising an exception."""
-        ...
+        """Send the start of the game without raising an exception; do nothing by default."""
 
     async def move(self, body: Body) -> MoveResponse:
         """Request a move without raising an exception."""
         ...
 
     async def end(self, body: Body) -> None:
-        """Send the end of the game without raising an exception."""
-        ...
+        """Send the end of the game without raising an exception; do nothing by default."""
 
 
 class HttpPlayer:
@@ -155,7 +153,7 @@ class HttpPlayer:
         The status code and invalid fields are ignored.
         """
         try:
-            return parse_customization(await self.fetch_index())
+            return _parse_customization(await self.fetch_index())
         except (*_REQUEST_ERRORS, RecursionError):
             return {}
 
@@ -182,8 +180,8 @@ class HttpPlayer:
         try:
             status, content = await self._request("POST", self._endpoint_url("move"), body)
             if status == 200:
-                move, shout = parse_move(content)
-                decision = parse_decision(content)
+                move, shout = _parse_move(content)
+                decision = _parse_decision(content)
             else:
                 problem = "status"
         except _InvalidResponseError:
@@ -332,15 +330,15 @@ async def check_responds(
         raise ValueError(f"{url} does not respond with a JSON object; is it a Battlesnake?")
 
 
-def parse_move(content: bytes) -> tuple[str, str]:
+def _parse_move(content: bytes) -> tuple[str, str]:
     """Parse the move and the shout from a response body.
 
     Raises:
         _InvalidResponseError: If the official engine would reject the response.
 
-    >>> parse_move(b'{"move": "up", "shout": "hi", "more": 1}')
+    >>> _parse_move(b'{"move": "up", "shout": "hi", "more": 1}')
     ('up', 'hi')
-    >>> parse_move(b'{"move": "UP"}')
+    >>> _parse_move(b'{"move": "UP"}')
     Traceback (most recent call last):
     battlesnake_server.arena.players._InvalidResponseError: no move in b'{"move": "UP"}'
     """
@@ -356,8 +354,8 @@ def parse_move(content: bytes) -> tuple[str, str]:
     return answer["move"], sanitize_text(shout or "", MAX_SHOUT_CHARS)
 
 
-def parse_decision(content: bytes) -> Decision | None:
-    """Parse the extra field ``decision`` of a response body that `parse_move` accepted.
+def _parse_decision(content: bytes) -> Decision | None:
+    """Parse the extra field ``decision`` of a response body that `_parse_move` accepted.
 
     The field has the format of `replay_json.decision_to_dict`. Official engines ignore the field.
 
@@ -366,9 +364,9 @@ def parse_decision(content: bytes) -> Decision | None:
         `MAX_DECISION_BYTES`.
 
     >>> body = b'{"move": "up", "decision": {"reasons": [{"rule": "walls", "vetoed": ["left"]}]}}'
-    >>> parse_decision(body).reasons
+    >>> _parse_decision(body).reasons
     (Reason(rule='walls', vetoed=('left',), scores={}, note=''),)
-    >>> parse_decision(b'{"move": "up"}')
+    >>> _parse_decision(b'{"move": "up"}')
     """
     if b'"decision"' not in content or len(content) > MAX_DECISION_BYTES:
         return None
@@ -381,7 +379,7 @@ def parse_decision(content: bytes) -> Decision | None:
     return decision and replace(decision, move=answer["move"])
 
 
-def parse_customization(content: bytes) -> dict[str, str]:
+def _parse_customization(content: bytes) -> dict[str, str]:
     """Parse the color, head and tail from a response to ``GET /``.
 
     Invalid values are dropped.
@@ -389,7 +387,7 @@ def parse_customization(content: bytes) -> dict[str, str]:
     Raises:
         ValueError: If the content is not JSON.
 
-    >>> parse_customization(b'{"color": "url(x)", "head": "evil", "tail": 3, "author": "me"}')
+    >>> _parse_customization(b'{"color": "url(x)", "head": "evil", "tail": 3, "author": "me"}')
     {'head': 'evil'}
     """
     answer = json.loads(content)
@@ -415,7 +413,7 @@ async def _read_body(content: aiohttp.StreamReader) -> bytes:
     return bytes(received)
 
 
-class LocalPlayer:
+class LocalPlayer(Player):
     """Player for a strategy in this process, with the safeguards of a live snake.
 
     The safeguards are a time budget and a fallback move. The fallback move is played if the
@@ -432,19 +430,13 @@ class LocalPlayer:
         # The move runner identifies instant strategies and searches by their types. Instant
         # strategies run inline, and late searches are stopped.
         is_own = isinstance(strategy, Search) or is_instant(strategy)
-        self._session = Session(strategy if is_own else GuardedStrategy(strategy))
+        self._session = Session(strategy if is_own else guard(strategy))
         self._move_runner = MoveRunner(Metrics(active_games=lambda: 1), is_instant=is_instant)
         self._timeout = timeout
 
     async def fetch_customization(self) -> dict[str, str]:
         """Return the customization of a bundle, or an empty dict for other strategies."""
         return self._customization
-
-    async def start(self, body: Body) -> None:
-        """Do nothing."""
-
-    async def end(self, body: Body) -> None:
-        """Do nothing."""
 
     async def move(self, body: Body) -> MoveResponse:
         """Run the strategy within the time budget of a live snake."""

@@ -59,6 +59,12 @@ class SeatRecord:
     opening: str = ""
     error: str = ""
 
+    def add_problem(self, problem: str, error: str) -> None:
+        """Count a failed move; ``problem`` is "" for a valid move."""
+        if problem:
+            self.problems[problem] = self.problems.get(problem, 0) + 1
+            self.error = self.error or error
+
 
 @dataclass(slots=True)
 class GameRecord:
@@ -194,10 +200,9 @@ class _SeatedPlayers:
         milliseconds = round(response.milliseconds, 2)
         record.latencies.append(milliseconds)
         snake.latency = str(int(milliseconds))
+        record.add_problem(response.problem, response.error)
         if response.problem:
-            record.problems[response.problem] = record.problems.get(response.problem, 0) + 1
             turn.problems[snake.id] = response.problem
-            record.error = record.error or response.error
         if response.move is not None:
             self._last[seat] = response.move
         turn.moves[snake.id] = self._last[seat]

@@ -189,6 +189,7 @@ def _update_history(history: History, game: StoredGame, seat: Seat, won: bool) -
 
 def _build_standings_row(snake: str, history: History, rating: Rating) -> StandingsRow:
     """Build the row of a snake from its accumulated results."""
+    p50, p99 = _percentiles(history.latencies, 50, 99)
     return StandingsRow(
         snake=snake,
         games=history.games,
@@ -197,27 +198,20 @@ def _build_standings_row(snake: str, history: History, rating: Rating) -> Standi
         points=round(history.points, 2),
         turns=round(history.turns / history.games, 1),
         endings=dict(history.endings.most_common()),
-        p50=_percentile(history.latencies, 50),
-        p99=_percentile(history.latencies, 99),
+        p50=p50,
+        p99=p99,
         problems=dict(history.problems.most_common()),
         rating=rating,
         moves=history.latencies.total(),
     )
 
 
-def _percentile(values: Counter[float], percent: float) -> float | None:
-    """Return a percentile of a multiset, rounded to two decimals; None if empty.
-
-    The interpolation equals the linear interpolation of ``numpy.percentile``.
-    """
+def _percentiles(values: Counter[float], *percents: float) -> list[float | None]:
+    """Return percentiles of a multiset, rounded to two decimals; None if empty."""
     if not values:
-        return None
-    ordered = np.array(sorted(values))
-    # ``last`` contains the last index of each distinct value in the sorted multiset.
-    last = np.cumsum([values[value] for value in ordered]) - 1
-    position = percent / 100 * last[-1]
-    low, high = ordered[np.searchsorted(last, [np.floor(position), np.ceil(position)])]
-    return round(float(low + (high - low) * (position % 1)), 2)
+        return [None] * len(percents)
+    repeated = np.repeat(list(values), list(values.values()))
+    return [round(float(value), 2) for value in np.percentile(repeated, percents)]
 
 
 _TABLE_HEADINGS = ("snake", "rating", "games", "wins", "draws", "points", "turns", "p50 ms",

@@ -18,6 +18,12 @@ from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt, pair_outcome
 from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.tournament import TournamentSettings
 
+_VERDICT_TEXTS = {
+    "H1": "{one} is stronger than {other}: an Elo difference of {elo1:g} or more is accepted",
+    "H0": "{one} is not {elo1:g} Elo stronger than {other}: {elo0:g} or less is accepted",
+    None: "undecided",
+}
+
 
 @dataclass(slots=True)
 class MatchScore:
@@ -29,8 +35,10 @@ class MatchScore:
 
     points: dict[int, float] = field(default_factory=dict)
     """Score of side 0 by game number."""
-    total_move_ms: float = 0.0
-    """Total time of all moves, in milliseconds."""
+    move_ms: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """Total time of the moves of each side, in milliseconds."""
+    moves: list[int] = field(default_factory=lambda: [0, 0])
+    """Number of moves of each side."""
 
     @classmethod
     def from_games(cls, games: Sequence[StoredGame]) -> MatchScore:
@@ -42,8 +50,12 @@ class MatchScore:
 
     def add_game(self, game: StoredGame) -> None:
         """Add the result of a game."""
-        self.points[game.number] = _side_0_score(game)
-        self.total_move_ms += sum(sum(seat.latencies) for seat in game.seats)
+        sides = assign_sides(len(game.seats), game.number)
+        eliminated_on = [seat.eliminated_on if seat.cause else None for seat in game.seats]
+        self.points[game.number] = side0_points(sides, eliminated_on)
+        for side, seat in zip(sides, game.seats, strict=True):
+            self.move_ms[side] += sum(seat.latencies)
+            self.moves[side] += len(seat.latencies)
 
     def outcome(self, first: int) -> int:
         """Return the outcome (0 to 4) of the game pair that starts with game ``first``."""
@@ -75,17 +87,55 @@ class MatchScore:
         ratio = float(sprt.log_likelihood_ratios(pairs))
         text = f"{EloEstimate.from_pairs(pairs)}, LLR {ratio:.2f} of {_format_llr_bounds(sprt)}"
         if settings.has_search_limit:
-            text += f", {format_games_per_cpu_hour(len(self.points), self.total_move_ms)}"
+            text += f", {format_games_per_cpu_hour(len(self.points), sum(self.move_ms))}"
         if not bar.disable:
             bar.set_postfix_str(text)
         elif sum(pairs).bit_count() == 1 and len(self.points) == 2 * sum(pairs):
             sys.stderr.write(f"{2 * sum(pairs)} games: {text}\n")
 
+    def to_dict(self, settings: TournamentSettings, sprt: Sprt) -> dict[str, Any]:
+        """Convert the match to a dict for JSON output.
 
-def _side_0_score(game: StoredGame) -> float:
-    """Return the score of side 0 in a game of a match: 0, 1/2 or 1."""
-    eliminated_on = [seat.eliminated_on if seat.cause else None for seat in game.seats]
-    return side0_points(assign_sides(len(eliminated_on), game.number), eliminated_on)
+        ``verdict`` is "H1", "H0" or None; ``score`` and ``elo`` refer to the first snake.
+        """
+        pairs = self.pair_counts
+        estimated = EloEstimate.from_pairs(pairs)
+        return {
+            "snakes": settings.labels,
+            "verdict": sprt.decide(pairs),
+            "elo0": sprt.elo0,
+            "elo1": sprt.elo1,
+            "llr": round(float(sprt.log_likelihood_ratios(pairs)), 3),
+            "llr_bounds": [round(bound, 3) for bound in sprt.log_likelihood_bounds],
+            "games": 2 * estimated.pairs,
+            "score": estimated.score,
+            "elo": _finite_or_none(estimated.elo),
+            "ci_low": _finite_or_none(estimated.low),
+            "ci_high": _finite_or_none(estimated.high),
+            "pairs": pairs,
+            "mean_move_ms": [
+                round(total / (moves or 1), 2)
+                for total, moves in zip(self.move_ms, self.moves, strict=True)
+            ],
+        }
+
+    def format(self, settings: TournamentSettings, sprt: Sprt) -> str:
+        """Format the result of the match as text."""
+        result = self.to_dict(settings, sprt)
+        one, other = result["snakes"]
+        verdict = _VERDICT_TEXTS[result["verdict"]].format(
+            one=one, other=other, elo0=sprt.elo0, elo1=sprt.elo1
+        )
+        counts = result["pairs"]
+        points = ", ".join(f"{points / 2:g} in {count}" for points, count in enumerate(counts))
+        return (
+            f"{verdict} (LLR {result['llr']:.2f} of {_format_llr_bounds(sprt)})\n"
+            f"{one} against {other}: {EloEstimate.from_pairs(counts)}, "
+            f"score {result['score']:.1%} in {result['games']} games\n"
+            f"game pairs by points: {points}\n"
+            "mean time per move: "
+            f"{result['mean_move_ms'][0]} ms against {result['mean_move_ms'][1]} ms\n"
+        )
 
 
 def format_games_per_cpu_hour(games: int, milliseconds: float) -> str:
@@ -105,70 +155,9 @@ def _format_llr_bounds(sprt: Sprt) -> str:
     return f"{low:.2f} to {high:.2f}"
 
 
-def to_dict(
-    games: Sequence[StoredGame], settings: TournamentSettings, sprt: Sprt
-) -> dict[str, Any]:
-    """Convert the match to a dict for JSON output.
-
-    ``verdict`` is "H1", "H0" or None; ``score`` and ``elo`` refer to the first snake.
-    """
-    pairs = MatchScore.from_games(games).pair_counts
-    estimated = EloEstimate.from_pairs(pairs)
-    return {
-        "snakes": settings.labels,
-        "verdict": sprt.decide(pairs),
-        "elo0": sprt.elo0,
-        "elo1": sprt.elo1,
-        "llr": round(float(sprt.log_likelihood_ratios(pairs)), 3),
-        "llr_bounds": [round(bound, 3) for bound in sprt.log_likelihood_bounds],
-        "games": 2 * estimated.pairs,
-        "score": estimated.score,
-        "elo": _finite_or_none(estimated.elo),
-        "ci_low": _finite_or_none(estimated.low),
-        "ci_high": _finite_or_none(estimated.high),
-        "pairs": pairs,
-        "mean_move_ms": _mean_move_ms(games),
-    }
-
-
 def _finite_or_none(elo: float) -> float | None:
     """Return a finite Elo difference, or None for infinity.
 
     JSON does not support infinity.
     """
     return elo if np.isfinite(elo) else None
-
-
-def _mean_move_ms(games: Sequence[StoredGame]) -> list[float]:
-    """Return the mean time per move of each side, in milliseconds."""
-    move_ms: list[list[float]] = [[], []]
-    for game in games:
-        for side, seat in zip(assign_sides(len(game.seats), game.number), game.seats, strict=True):
-            move_ms[side] += seat.latencies
-    return [round(float(np.mean(values)), 2) if values else 0.0 for values in move_ms]
-
-
-_VERDICT_TEXTS = {
-    "H1": "{one} is stronger than {other}: an Elo difference of {elo1:g} or more is accepted",
-    "H0": "{one} is not {elo1:g} Elo stronger than {other}: {elo0:g} or less is accepted",
-    None: "undecided",
-}
-
-
-def format_match(games: Sequence[StoredGame], settings: TournamentSettings, sprt: Sprt) -> str:
-    """Format the result of the match as text."""
-    result = to_dict(games, settings, sprt)
-    one, other = result["snakes"]
-    verdict = _VERDICT_TEXTS[result["verdict"]].format(
-        one=one, other=other, elo0=sprt.elo0, elo1=sprt.elo1
-    )
-    counts = result["pairs"]
-    points = ", ".join(f"{points / 2:g} in {count}" for points, count in enumerate(counts))
-    return (
-        f"{verdict} (LLR {result['llr']:.2f} of {_format_llr_bounds(sprt)})\n"
-        f"{one} against {other}: {EloEstimate.from_pairs(counts)}, "
-        f"score {result['score']:.1%} in {result['games']} games\n"
-        f"game pairs by points: {points}\n"
-        "mean time per move: "
-        f"{result['mean_move_ms'][0]} ms against {result['mean_move_ms'][1]} ms\n"
-    )

@@ -35,7 +35,6 @@ from battlesnake_server.arena.tournament import (
     OnGameEvent,
     ScheduledGame,
     TournamentSettings,
-    generate_match_schedule,
     play_scheduled_games,
 )
 
@@ -243,10 +242,9 @@ class StoredTournament:
             score = MatchScore.from_games(stored)
             if score.is_over(sprt, games):
                 return
-            schedule = generate_match_schedule(settings.game_spec.num_snakes, settings.seed)
             scheduled_games = (
                 scheduled
-                for scheduled in itertools.islice(schedule, games)
+                for scheduled in itertools.islice(settings.match_games(), games)
                 if scheduled.number not in score.points
             )
         playing = play_scheduled_games(settings, scheduled_games, jobs, replays, announce, pool)

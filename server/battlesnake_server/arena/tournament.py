@@ -48,7 +48,7 @@ from battlesnake_heuristics.rating.process_pool import (
     run_tasks,
 )
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.guarded_strategy import GuardedStrategy, make_strategy
+from battlesnake_server.arena.guarded_strategy import fallback_problem, guard, make_strategy
 from battlesnake_server.arena.players import (
     HttpPlayer,
     LocalPlayer,
@@ -93,7 +93,7 @@ class TournamentSettings:
     @property
     def entrants(self) -> list[Entrant]:
         """The parsed ``snakes``, in their order."""
-        return parse_entrants(self.snakes, self.address_policy)
+        return Entrant.parse_all(self.snakes, self.address_policy)
 
     @property
     def labels(self) -> list[str]:
@@ -111,14 +111,46 @@ class TournamentSettings:
         return any(isinstance(one.make_strategy(1), kind) for one in local)
 
     def missing_games(self, games: int, done: Set[int] = frozenset()) -> list[ScheduledGame]:
-        """Return the games of the tournament (`generate_schedule`) that are not in ``done``.
+        """Return the games of the tournament that are not in ``done``.
+
+        Each group of snakes plays a seed once per rotation of the seats, so that no seat favors a
+        snake. The seats are balanced if ``games`` is a multiple of the number of snakes per game.
+        The groups alternate, so a longer schedule starts with the shorter schedule.
 
         Args:
             games: Number of games per group of snakes.
             done: Numbers of games.
+
+        >>> settings = TournamentSettings(("random", "hungry", "tree"), GameSpec(2))
+        >>> [game.seats for game in settings.missing_games(2)]
+        [(0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1)]
         """
-        schedule = generate_schedule(len(self.snakes), self.game_spec.num_snakes, games, self.seed)
+        seats = self.game_spec.num_snakes
+        groups = list(itertools.combinations(range(len(self.snakes)), seats))
+        schedule = (
+            ScheduledGame(
+                index * len(groups) + number,
+                derive_seed(self.seed, index // seats),
+                group[index % seats :] + group[: index % seats],
+            )
+            for index in range(games)
+            for number, group in enumerate(groups)
+        )
         return [scheduled for scheduled in schedule if scheduled.number not in done]
+
+    def match_games(self, first: int = 0) -> Iterator[ScheduledGame]:
+        """Yield the games of a match between two sides, from game ``first``.
+
+        The schedule is endless. Games 2n and 2n + 1 form a game pair with equal starts and
+        exchanged seats.
+
+        >>> settings = TournamentSettings(("random", "hungry"), GameSpec(4))
+        >>> [game.seats for game in itertools.islice(settings.match_games(), 2)]
+        [(0, 1, 0, 1), (1, 0, 1, 0)]
+        """
+        for number in itertools.count(first):
+            seed = derive_seed(self.seed, number // 2)
+            yield ScheduledGame(number, seed, assign_sides(self.game_spec.num_snakes, number))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a dict for JSON.
@@ -188,6 +220,38 @@ class Entrant(SnakeSpec):
 
     address_policy: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
 
+    @classmethod
+    def parse_all(
+        cls,
+        snakes: Iterable[str],
+        address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
+    ) -> list[Entrant]:
+        r"""Parse the snakes of a tournament.
+
+        The default label is the text of the snake. A number is appended to a duplicate label.
+
+        Args:
+            snakes: The operator's arguments.
+            address_policy: Allowed addresses, in addition to the address in an entrant's own URL.
+
+        >>> snakes = ["random", "mine=http://host/?a=b", "random"]
+        >>> [entrant.label for entrant in Entrant.parse_all(snakes)]
+        ['random', 'mine', 'random (2)']
+        >>> snakes = ["a (2)=hungry", "a=random", "a=center"]
+        >>> [entrant.label for entrant in Entrant.parse_all(snakes)]
+        ['a (2)', 'a', 'a (3)']
+        >>> Entrant.parse_all(["caf\udce9.py"])[0].label
+        'caf�.py'
+        """
+        found: dict[str, Entrant] = {}
+        for entrant in map(cls.parse, snakes):
+            label = replace_unsafe(entrant.label or str(entrant))
+            numbered = (f"{label} ({number})" for number in itertools.count(2))
+            unused = next(one for one in itertools.chain([label], numbered) if one not in found)
+            addresses = address_policy.with_typed_address(entrant.source)
+            found[unused] = replace(entrant, label=unused, address_policy=addresses)
+        return [*found.values()]
+
     @functools.lru_cache(maxsize=64)  # noqa: B019  (the cache is small)
     def strategy_factory(self) -> StrategyFactory:
         """Return the strategy factory of the entrant in this process; see `snakes.load`.
@@ -253,71 +317,6 @@ class Entrant(SnakeSpec):
                 sys.stderr.write(f"{self} may play badly: {error}\n")
 
 
-def parse_entrants(
-    snakes: Sequence[str],
-    address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
-) -> list[Entrant]:
-    r"""Parse the snakes of a tournament.
-
-    The default label is the text of the snake. A number is appended to a duplicate label.
-
-    Args:
-        snakes: The operator's arguments.
-        address_policy: Allowed addresses, in addition to the address in an entrant's own URL.
-
-    >>> [entrant.label for entrant in parse_entrants(["random", "mine=http://host/?a=b", "random"])]
-    ['random', 'mine', 'random (2)']
-    >>> [entrant.label for entrant in parse_entrants(["a (2)=hungry", "a=random", "a=center"])]
-    ['a (2)', 'a', 'a (3)']
-    >>> parse_entrants(["caf\udce9.py"])[0].label
-    'caf�.py'
-    """
-    found: dict[str, Entrant] = {}
-    for entrant in map(Entrant.parse, snakes):
-        label = replace_unsafe(entrant.label or str(entrant))
-        labels = itertools.chain([label], (f"{label} ({number})" for number in itertools.count(2)))
-        unused = next(one for one in labels if one not in found)
-        addresses = address_policy.with_typed_address(entrant.source)
-        found[unused] = replace(entrant, label=unused, address_policy=addresses)
-    return [*found.values()]
-
-
-def generate_schedule(
-    snakes: int, num_snakes: int, games: int, seed: int
-) -> Iterator[ScheduledGame]:
-    """Yield ``games`` games for every group of ``num_snakes`` snakes.
-
-    Each group plays a seed once per rotation of the seats, so that no seat favors a snake. The
-    seats are balanced if ``games`` is a multiple of ``num_snakes``. The groups alternate, so a
-    longer schedule starts with the shorter schedule.
-
-    >>> [game.seats for game in generate_schedule(3, 2, 2, seed=1)]
-    [(0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1)]
-    """
-    number = 0
-    for index in range(games):
-        rotation = index % num_snakes
-        for group in itertools.combinations(range(snakes), num_snakes):
-            seats = group[rotation:] + group[:rotation]
-            yield ScheduledGame(number, derive_seed(seed, index // num_snakes), seats)
-            number += 1
-
-
-def generate_match_schedule(num_snakes: int, seed: int, first: int = 0) -> Iterator[ScheduledGame]:
-    """Yield the games of a match between two sides, from game ``first``.
-
-    The schedule is endless. Games 2n and 2n + 1 form a game pair with equal starts and exchanged
-    seats.
-
-    >>> [game.seats for game in itertools.islice(generate_match_schedule(4, seed=1), 2)]
-    [(0, 1, 0, 1), (1, 0, 1, 0)]
-    """
-    for number in itertools.count(first):
-        yield ScheduledGame(
-            number, derive_seed(seed, number // 2), assign_sides(num_snakes, number)
-        )
-
-
 OpenPlayers = Callable[[Sequence[Entrant], float, int], AbstractAsyncContextManager[list[Player]]]
 """Function that opens the players of a game in seat order.
 
@@ -376,11 +375,9 @@ def open_pool(jobs: int, on_game_event: OnGameEvent | None = None) -> ProcessPoo
 
     Threads in this process call ``on_game_event`` for the games of the pool.
     """
-    return (
-        ProcessPool(jobs)
-        if on_game_event is None
-        else ProcessPool(jobs, lambda: _open_relay(on_game_event))
-    )
+    if on_game_event is None:
+        return ProcessPool(jobs)
+    return ProcessPool(jobs, lambda: _open_relay(on_game_event))
 
 
 def open_ray_pool(address: str, settings: TournamentSettings) -> TaskPool:
@@ -492,12 +489,14 @@ def play_scheduled_game(
     # the same seed.
     game_id = str(uuid.uuid4())
     on_event = None if on_game_event is None else functools.partial(on_game_event, game_id)
+    entrants = settings.entrants
+    seated = [entrants[snake] for snake in scheduled.seats]
     if settings.has_search_limit:
-        record = _play_without_referee(settings, scheduled, game_id, replays is not None, on_event)
+        record = _play_without_referee(settings, seated, scheduled.seed, game_id, on_event)
     else:
-        record = asyncio.run(
-            _play_with_referee(settings, scheduled, game_id, on_event, open_seats or open_players)
-        )
+        opening = (open_seats or open_players)(seated, settings.timeout / 1000, scheduled.seed)
+        playing = _play_with_referee(settings, seated, scheduled.seed, game_id, on_event, opening)
+        record = asyncio.run(playing)
     path = None if replays is None else replay_path(replays, scheduled.number, game_id)
     if path is not None:
         Replay(record.first, record.turns).save(path)
@@ -513,19 +512,17 @@ def replay_path(directory: Path, number: int, game_id: str) -> Path:
 
 async def _play_with_referee(
     settings: TournamentSettings,
-    scheduled: ScheduledGame,
+    seated: Sequence[Entrant],
+    seed: int,
     game_id: str,
     on_event: OnEvent | None,
-    open_seats: OpenPlayers,
+    opening: AbstractAsyncContextManager[list[Player]],
 ) -> GameRecord:
     """Play a game with response timeouts."""
-    spec = settings.game_spec
-    game = replace(spec.game, seed=scheduled.seed, id=game_id, timeout=settings.timeout)
-    everybody = settings.entrants
-    seated = [everybody[snake] for snake in scheduled.seats]
-    labels = [entrant.label for entrant in seated]
+    spec, labels = settings.game_spec, [entrant.label for entrant in seated]
+    game = replace(spec.game, seed=seed, id=game_id, timeout=settings.timeout)
     with mask_signal(signal.SIGTERM, block=False):
-        async with open_seats(seated, settings.timeout / 1000, scheduled.seed) as players:
+        async with opening as players:
             return await play(
                 game, spec.width, spec.height, labels, players, spec.max_turns, on_event
             )
@@ -533,9 +530,9 @@ async def _play_with_referee(
 
 def _play_without_referee(
     settings: TournamentSettings,
-    scheduled: ScheduledGame,
+    seated: Sequence[Entrant],
+    seed: int,
     game_id: str,
-    reasons: bool,
     on_event: OnEvent | None,
 ) -> GameRecord:
     """Play a game with a search limit.
@@ -543,34 +540,26 @@ def _play_without_referee(
     No referee is necessary, because no snake can be late.
     """
     match_settings = MatchSettings(settings.game_spec, settings.nodes, settings.move_time_ms)
-    everybody = settings.entrants
-    seated = [everybody[snake] for snake in scheduled.seats]
-    guards: list[GuardedStrategy] = []  # ``guards`` is in seat order.
 
-    def make_guarded_strategy(entrant: Entrant, seed: int) -> GuardedStrategy:
-        strategy = match_settings.limit_nodes(entrant.make_strategy(seed))
-        guards.append(GuardedStrategy(strategy))
-        return guards[-1]
+    def make_guarded(entrant: Entrant, seed: int) -> Strategy:
+        return guard(match_settings.limit_nodes(entrant.make_strategy(seed)))
 
     with mask_signal(signal.SIGTERM, block=False):
         played = play_game(
             match_settings,
-            [functools.partial(make_guarded_strategy, entrant) for entrant in seated],
-            scheduled.seed,
+            [functools.partial(make_guarded, entrant) for entrant in seated],
+            seed,
             names=[entrant.label for entrant in seated],
             customizations=[entrant.customization() for entrant in seated],
             game_id=game_id,
-            reasons=reasons or on_event is not None,
+            reasons=True,
             on_update=on_event,
         )
-    seats = [
-        SeatRecord(
-            latencies=milliseconds,
-            problems={"exception": guard.failures} if guard.failures else {},
-            error=guard.error,
-        )
-        for milliseconds, guard in zip(played.cpu_ms, guards, strict=True)
-    ]
+    seats = [SeatRecord(latencies=milliseconds) for milliseconds in played.cpu_ms]
+    for turn in played.turns:
+        for snake, seat in zip(played.first.snakes, seats, strict=True):
+            if snake.id in turn.decisions:
+                seat.add_problem(*fallback_problem(turn.decisions[snake.id]))
     return GameRecord.build(played.first, played.turns, seats, played.last)
 
 

@@ -23,8 +23,8 @@ from battlesnake_gym.common.command_line import (
     natural,
     output_dir,
     positive,
-    print_error,
     print_json,
+    reports_errors,
     seed,
     size,
 )
@@ -36,16 +36,16 @@ from battlesnake_heuristics.rating.process_pool import InterruptedBySignal, Task
 from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena import sprt_match
 from battlesnake_server.arena.database import DEFAULT_DATABASE_URL, Database
 from battlesnake_server.arena.results import StandingsRow, compute_standings, format_table
 from battlesnake_server.arena.snake_versions import snake_files
+from battlesnake_server.arena.sprt_match import MatchScore
 from battlesnake_server.arena.stored_tournament import StoredTournament, check_playable
 from battlesnake_server.arena.tournament import (
+    Entrant,
     OnGameEvent,
     TournamentSettings,
     open_ray_pool,
-    parse_entrants,
 )
 
 DEFAULT_REPLAY_DIR = Path("replays")
@@ -74,6 +74,7 @@ Above this fraction, the results do not measure the strength of a snake.
 RESUME_HINT = "finished games are stored; the same command with --resume plays the rest"
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Play a tournament and print its table.
 
@@ -88,43 +89,40 @@ def main(argv: list[str] | None = None) -> int:
     command = parser()
     arguments = command.parse_args(argv)
     with contextlib.ExitStack() as stack:
-        try:
-            sprt = _build_sprt(arguments)
-            _check_options(command, arguments)
-            if arguments.snakes:
-                setup = _tournament_settings(arguments)
-                check_playable(setup)
-                unused = sorted(setup.game_spec.unused_settings())
-                where = f"in {arguments.ruleset} games on the map {arguments.map}"
-                command.reject_given(arguments, unused, where)
-                is_alone = len(arguments.snakes) == 1 and not arguments.num_snakes
-                if is_alone and arguments.ruleset != "solo":
-                    raise ValueError(
-                        f"{arguments.snakes[0]} is the only snake; name an opponent, such as "
-                        "hungry, or give --num-snakes 1 for games without opponents"
-                    )
-            if arguments.web:
-                # Only the pages need Flask, whose import takes time.
-                from battlesnake_server.web import open_site
-                from battlesnake_server.web.live_games import LiveGames
-                from battlesnake_server.web.roster import Roster
-
-                roster = Roster(
-                    [*arguments.snakes, *arguments.web_opponent],
-                    allow_urls=arguments.allow_visitor_urls,
-                    address_policy=AddressPolicy.from_options(arguments),
+        sprt = _build_sprt(arguments)
+        _check_options(command, arguments)
+        if arguments.snakes:
+            setup = _tournament_settings(arguments)
+            check_playable(setup)
+            unused = sorted(setup.game_spec.unused_settings())
+            where = f"in {arguments.ruleset} games on the map {arguments.map}"
+            command.reject_given(arguments, unused, where)
+            is_alone = len(arguments.snakes) == 1 and not arguments.num_snakes
+            if is_alone and arguments.ruleset != "solo":
+                raise ValueError(
+                    f"{arguments.snakes[0]} is the only snake; name an opponent, such as "
+                    "hungry, or give --num-snakes 1 for games without opponents"
                 )
-            database = stack.enter_context(contextlib.closing(Database(arguments.database)))
-            site = announce = pool = None
-            if arguments.web:
-                arguments.replays = (arguments.replays or DEFAULT_REPLAY_DIR).absolute()
-                broadcast = LiveGames()
-                announce = broadcast.publish_event
-                site = stack.enter_context(open_site(database, roster, broadcast, arguments))
-            if arguments.ray_address:
-                pool = open_ray_pool(arguments.ray_address, setup)
-        except (ValueError, OSError, OverflowError) as error:
-            return print_error("battlesnake-gym arena", error)
+        if arguments.web:
+            # Only the pages need Flask, whose import takes time.
+            from battlesnake_server.web import open_site
+            from battlesnake_server.web.live_games import LiveGames
+            from battlesnake_server.web.roster import Roster
+
+            roster = Roster(
+                [*arguments.snakes, *arguments.web_opponent],
+                allow_urls=arguments.allow_visitor_urls,
+                address_policy=AddressPolicy.from_options(arguments),
+            )
+        database = stack.enter_context(contextlib.closing(Database(arguments.database)))
+        site = announce = pool = None
+        if arguments.web:
+            arguments.replays = (arguments.replays or DEFAULT_REPLAY_DIR).absolute()
+            broadcast = LiveGames()
+            announce = broadcast.publish_event
+            site = stack.enter_context(open_site(database, roster, broadcast, arguments))
+        if arguments.ray_address:
+            pool = open_ray_pool(arguments.ray_address, setup)
         stack.enter_context(raise_on_stop_signal())
         status = 0
         if arguments.snakes:
@@ -230,9 +228,9 @@ def _play_and_print(
         if sprt is None:
             print_standings(lines, arguments.json, arguments.points)
         elif arguments.json:
-            print_json(sprt_match.to_dict(played, setup, sprt))
+            print_json(MatchScore.from_games(played).to_dict(setup, sprt))
         else:
-            sys.stdout.write(sprt_match.format_match(played, setup, sprt))
+            sys.stdout.write(MatchScore.from_games(played).format(setup, sprt))
         status = print_failed_moves(lines, setup.snakes, arguments.json)
     return status
 
@@ -247,7 +245,7 @@ def print_failed_moves(lines: Sequence[StandingsRow], snakes: Sequence[str], as_
         otherwise 0. The fraction excludes late moves of built-in snakes, because only a busy
         machine causes them.
     """
-    local = {entrant.label: entrant for entrant in parse_entrants(snakes) if not entrant.is_remote}
+    local = {one.label: one for one in Entrant.parse_all(snakes) if not one.is_remote}
     status = 0
     for line in lines:
         failed = sum(line.problems.values())

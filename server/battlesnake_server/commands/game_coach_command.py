@@ -25,8 +25,8 @@ from battlesnake_gym.common.command_line import (
     output_file,
     plural,
     positive,
-    print_error,
     print_json,
+    reports_errors,
 )
 from battlesnake_gym.common.files import check_replaceable
 from battlesnake_gym.common.suggestions import unknown_name_message
@@ -40,12 +40,8 @@ from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.guarded_strategy import GuardedStrategy, make_strategy
-from battlesnake_server.commands.game_scenarios_command import (
-    SNAKE_HELP,
-    format_result,
-    make_scenario_runner,
-)
+from battlesnake_server.arena.guarded_strategy import guard, make_strategy
+from battlesnake_server.commands.game_scenarios_command import SNAKE_HELP, run_scenarios
 from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.strategy_loader import strategy_factory
 
@@ -53,6 +49,7 @@ _MAX_LATE_MOVES = 10
 """Maximum number of late moves in the report."""
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Analyze lost games, and test the snake on the positions before the losing moves.
 
@@ -62,42 +59,39 @@ def main(argv: list[str] | None = None) -> int:
     """
     command = parser()
     options = command.parse_args(argv)
-    try:
-        if not search.COMPILED:
-            raise ValueError(search.NOT_COMPILED_MESSAGE)
-        check_replaceable(options.output, _check_scenarios)
-        if not SnakeSpec.parse(options.strategy or "").is_remote:
-            command.reject_given(options, ["follow_redirects"], "without a URL as --strategy")
-            if options.game is not None and Path(options.game).exists():
-                command.reject_given(options, ["allow_networks"], "without URLs")
-            if options.strategy:
-                strategy_factory(options.strategy)
-        if (options.game is None) == (options.last is None):
-            raise ValueError("give a GAME, or --snake NAME --last N for games of the leaderboard")
-        if options.last is not None:
-            if not options.snake or options.json or options.ruleset or options.map:
-                raise ValueError("--last requires --snake; omit --json, --ruleset and --map")
-            return _coach_on_last_games(options)
-        if Path(options.game).is_dir():
-            command.reject_given(options, ["ruleset", "map"], "on directories")
-        losses = list(_iter_losses(_iter_games(options)))
-        if not losses:
-            if options.json:
-                print_json([])
-            else:
-                sys.stdout.write(f"{options.snake} lost none of these games\n")
-            return 0
+    if not search.COMPILED:
+        raise ValueError(search.NOT_COMPILED_MESSAGE)
+    check_replaceable(options.output, _check_scenarios)
+    if not SnakeSpec.parse(options.strategy or "").is_remote:
+        command.reject_given(options, ["follow_redirects"], "without a URL as --strategy")
+        if options.game is not None and Path(options.game).exists():
+            command.reject_given(options, ["allow_networks"], "without URLs")
+        if options.strategy:
+            strategy_factory(options.strategy)
+    if (options.game is None) == (options.last is None):
+        raise ValueError("give a GAME, or --snake NAME --last N for games of the leaderboard")
+    if options.last is not None:
+        if not options.snake or options.json or options.ruleset or options.map:
+            raise ValueError("--last requires --snake; omit --json, --ruleset and --map")
+        return _coach_on_last_games(options)
+    if Path(options.game).is_dir():
+        command.reject_given(options, ["ruleset", "map"], "on directories")
+    losses = list(_iter_losses(_iter_games(options)))
+    if not losses:
         if options.json:
-            print_json([_to_dict(path, loss) for path, _, loss in losses])
-            with contextlib.redirect_stdout(sys.stderr):
-                return _test_snake(losses, options)
-        for path, replay, loss in losses:
-            sys.stdout.write(_describe_loss(path, replay, loss, options.strategy or options.snake))
-        if len(losses) > 1:
-            sys.stdout.write(_format_cause_table([loss for _, _, loss in losses]))
-        return _test_snake(losses, options)
-    except (ValueError, OSError) as error:
-        return print_error("battlesnake-gym game coach", error)
+            print_json([])
+        else:
+            sys.stdout.write(f"{options.snake} lost none of these games\n")
+        return 0
+    if options.json:
+        print_json([_to_dict(path, loss) for path, _, loss in losses])
+        with contextlib.redirect_stdout(sys.stderr):
+            return _test_snake(losses, options)
+    for path, replay, loss in losses:
+        sys.stdout.write(_describe_loss(path, replay, loss, options.strategy or options.snake))
+    if len(losses) > 1:
+        sys.stdout.write(_format_cause_table([loss for _, _, loss in losses]))
+    return _test_snake(losses, options)
 
 
 def _check_scenarios(path: Path) -> None:
@@ -295,7 +289,7 @@ def _current_decision(found: LossAnalysis, name: str) -> Decision | None:
     If the snake raises an exception, the decision is a fallback move whose reason names it.
     """
     try:
-        strategy = GuardedStrategy(make_strategy(snakes.factory(name), 0))
+        strategy = guard(make_strategy(snakes.factory(name), 0))
     except ValueError:
         return None
     assert found.board is not None
@@ -348,11 +342,10 @@ def _test_snake(
                 f"battlesnake-gym game scenarios {target} --snake http://...\n"
             )
             return 1
-    run = make_scenario_runner(options)
-    results = [run(scenario, number) for number, scenario in enumerate(made)]
+    results = run_scenarios(
+        options, made, lambda text: sys.stdout.write(text.partition("\n")[0] + "\n")
+    )
     passed = sum(result.passed for result in results)
-    for result in results:
-        sys.stdout.write(format_result(result).partition("\n")[0] + "\n")
     sys.stdout.write(f"{passed} of {len(made)} scenarios passed by the current snake\n")
     return 0 if passed == len(made) else 1
 

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -50,12 +50,9 @@ def main(argv: list[str] | None = None) -> int:
     options = command.parse_args(argv)
     address_policy.reject_unused_options(command, options, [options.snake])
     scenarios = [scenario for file in options.files or BUILTIN_SCENARIOS for scenario in load(file)]
-    run = make_scenario_runner(options)
-    results = []
-    for number, scenario in enumerate(scenarios):
-        results.append(run(scenario, number))
-        if not options.json:
-            sys.stdout.write(format_result(results[-1]))
+    results = run_scenarios(
+        options, scenarios, (lambda text: None) if options.json else sys.stdout.write
+    )
     passed = sum(result.passed for result in results)
     if options.json:
         print_json([_to_dict(result) for result in results])
@@ -75,7 +72,7 @@ def _to_dict(result: ScenarioResult) -> dict[str, Any]:
     }
 
 
-def format_result(result: ScenarioResult) -> str:
+def _format_result(result: ScenarioResult) -> str:
     """Format a result as one line; add the board and the reasons after a failure."""
     scenario, decision = result.scenario, result.decision
     if result.passed:
@@ -116,11 +113,26 @@ def _run_with_url(
     return ScenarioResult(scenario, asyncio.run(request_single_move(body, url, addresses)))
 
 
-def make_scenario_runner(options: argparse.Namespace) -> Callable[[Scenario, int], ScenarioResult]:
-    """Return a function that runs a scenario with the selected snake.
+def run_scenarios(
+    options: argparse.Namespace, scenarios: Iterable[Scenario], show: Callable[[str], object]
+) -> list[ScenarioResult]:
+    """Run scenarios with the snake that the option ``snake`` selects.
 
-    The option ``snake`` selects the snake.
+    Args:
+        options: Parsed options.
+        scenarios: The scenarios.
+        show: Called with the formatted result of each scenario.
     """
+    run = _make_scenario_runner(options)
+    results = []
+    for number, scenario in enumerate(scenarios):
+        results.append(run(scenario, number))
+        show(_format_result(results[-1]))
+    return results
+
+
+def _make_scenario_runner(options: argparse.Namespace) -> Callable[[Scenario, int], ScenarioResult]:
+    """Return a function that runs a scenario with the snake that ``snake`` selects."""
     if (spec := SnakeSpec.parse(options.snake)).is_remote:
         addresses = AddressPolicy.from_options(options).with_typed_address(spec.source)
         asyncio.run(check_responds(spec.source, addresses, json_required=False))

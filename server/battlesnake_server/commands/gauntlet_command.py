@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
+from battlesnake_gym.common.command_line import Parser, output_dir, positive, reports_errors
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
@@ -29,7 +29,7 @@ from battlesnake_server.arena.gauntlet import (
     open_equal_cpu_players,
 )
 from battlesnake_server.arena.league_config import LeagueConfig
-from battlesnake_server.arena.program_supervisor import ProgramSupervisor
+from battlesnake_server.arena.league_snakes import LeagueSnakes
 from battlesnake_server.arena.results import compute_standings
 from battlesnake_server.arena.stored_tournament import StoredTournament
 from battlesnake_server.arena.tournament import (
@@ -42,36 +42,30 @@ from battlesnake_server.commands.arena_command import (
     raise_on_stop_signal,
     report_stop,
 )
-from battlesnake_server.commands.league_command import (
-    SnakeHealthChecker,
-    reject_unused_options,
-)
+from battlesnake_server.commands.league_command import reject_unused_options
 
 _RESUME_HINT = "finished games are stored; the same command plays the rest"
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Play the missing games and print the table; return 2 for a usage error."""
     command = parser()
     arguments = command.parse_args(argv)
+    plan = LeagueConfig.load(arguments.file, rejected_fields=LEAGUE_ONLY_FIELDS)
+    plan.check_snakes()
+    reject_unused_options(plan, command, arguments)
+    if arguments.clock == "cpu":
+        _check_equal_cpu(plan)
+    database = Database(arguments.database)
+    addresses = AddressPolicy.from_options(arguments)
     try:
-        plan = LeagueConfig.load(arguments.file, rejected_fields=LEAGUE_ONLY_FIELDS)
-        plan.check_snakes()
-        reject_unused_options(plan, command, arguments)
-        if arguments.clock == "cpu":
-            _check_equal_cpu(plan)
-        database = Database(arguments.database)
-    except (ValueError, OSError) as error:
-        return print_error("battlesnake-gym gauntlet", error)
-    commands = {entrant.name: entrant.command for entrant in plan.entrants if entrant.command}
-    try:
-        with raise_on_stop_signal(), ProgramSupervisor(commands) as programs, database.lock():
-            players = SnakeHealthChecker(plan, programs, AddressPolicy.from_options(arguments))
+        with raise_on_stop_signal(), LeagueSnakes(plan, addresses) as players, database.lock():
             try:
-                _start_programs(players, plan)
+                _start_programs(players)
             except ConnectionError as error:
-                return print_error("battlesnake-gym gauntlet", error)
-            return _play_missing_games(arguments, plan, players, programs, database)
+                raise ValueError(str(error)) from error
+            return _play_missing_games(arguments, plan, players, database)
     except (KeyboardInterrupt, OSError, SQLAlchemyError) as error:
         return report_stop("gauntlet", error, _RESUME_HINT)
     finally:
@@ -100,14 +94,13 @@ def _check_equal_cpu(plan: LeagueConfig) -> None:
             )
 
 
-def _start_programs(players: SnakeHealthChecker, plan: LeagueConfig) -> None:
+def _start_programs(players: LeagueSnakes) -> None:
     """Start the programs that are not running.
 
     Raises:
         ConnectionError: If a snake fails to start.
     """
-    names = [entrant.name for entrant in plan.entrants]
-    for name, problem in zip(names, players.find_problems(names), strict=True):
+    for name, problem in players.find_problems(list(players.sources)).items():
         if problem:
             raise ConnectionError(f"snakes.{name}: {problem}")
 
@@ -115,15 +108,14 @@ def _start_programs(players: SnakeHealthChecker, plan: LeagueConfig) -> None:
 def _play_missing_games(
     arguments: argparse.Namespace,
     plan: LeagueConfig,
-    players: SnakeHealthChecker,
-    programs: ProgramSupervisor,
+    players: LeagueSnakes,
     database: Database,
 ) -> int:
     """Play one game at a time, then print the table of all stored games."""
     if arguments.replays is not None:
         arguments.replays.mkdir(parents=True, exist_ok=True)
     open_seats = (
-        functools.partial(open_equal_cpu_players, programs.cpu_seconds)
+        functools.partial(open_equal_cpu_players, players.cpu_seconds)
         if arguments.clock == "cpu"
         else open_players
     )
@@ -150,7 +142,7 @@ def _play_missing_games(
                 done = {game.number for game in tournament.load_games()}
                 bar.update(len(done))
                 for scheduled in setup.missing_games(arguments.games, done):
-                    _start_programs(players, plan)
+                    _start_programs(players)
                     result = play_scheduled_game(
                         setup, scheduled, arguments.replays, open_seats=open_seats
                     )

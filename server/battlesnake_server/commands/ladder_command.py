@@ -21,7 +21,7 @@ from battlesnake_gym.common.command_line import (
     bounded_number,
     milliseconds,
     positive,
-    print_error,
+    reports_errors,
     seed,
 )
 from battlesnake_gym.game_spec import GameSpec
@@ -49,7 +49,6 @@ from battlesnake_server.arena.tournament import (
     GameResult,
     ScheduledGame,
     TournamentSettings,
-    generate_match_schedule,
     open_ray_pool,
     play_in_pool,
 )
@@ -58,6 +57,7 @@ from battlesnake_server.commands import arena_command
 _DEFAULT_PRECISION_ELO = 75.0
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Measure a snake or print the ladder.
 
@@ -71,31 +71,26 @@ def main(argv: list[str] | None = None) -> int:
     """
     command = parser()
     arguments = command.parse_args(argv)
-    try:
-        if arguments.ray_address:
-            command.reject_given(arguments, ["jobs"], "with --ray-address")
-        ladder = Ladder.load(arguments.num_snakes)
-        if arguments.snake is None:
-            names = vars(arguments).keys() - {"snake", "num_snakes", "json"}
-            command.reject_given(arguments, sorted(names), "without a snake")
-            sys.stdout.write(_format_ladder(ladder, arguments.json))
-            return 0
-        address_policy.reject_unused_options(command, arguments, [arguments.snake])
-        setup = _tournament_settings(arguments)
-        check_playable(
-            replace(setup, game_spec=replace(setup.game_spec, num_snakes=1), is_match=False)
-        )
-        (entrant,) = setup.entrants
-        if not entrant.is_remote and not may_use_time(str(entrant), make(str(entrant))):
-            command.reject_given(arguments, ["move_time"], "on snakes that do not search")
-        database = Database(arguments.database)
-        pool = (
-            open_ray_pool(arguments.ray_address, setup)
-            if arguments.ray_address
-            else ProcessPool(arguments.jobs)
-        )
-    except (ValueError, OSError) as error:
-        return print_error("battlesnake-gym ladder", error)
+    if arguments.ray_address:
+        command.reject_given(arguments, ["jobs"], "with --ray-address")
+    ladder = Ladder.load(arguments.num_snakes)
+    if arguments.snake is None:
+        names = vars(arguments).keys() - {"snake", "num_snakes", "json"}
+        command.reject_given(arguments, sorted(names), "without a snake")
+        sys.stdout.write(_format_ladder(ladder, arguments.json))
+        return 0
+    address_policy.reject_unused_options(command, arguments, [arguments.snake])
+    setup = _tournament_settings(arguments)
+    check_playable(replace(setup, game_spec=replace(setup.game_spec, num_snakes=1), is_match=False))
+    (entrant,) = setup.entrants
+    if not entrant.is_remote and not may_use_time(str(entrant), make(str(entrant))):
+        command.reject_given(arguments, ["move_time"], "on snakes that do not search")
+    database = Database(arguments.database)
+    pool = (
+        open_ray_pool(arguments.ray_address, setup)
+        if arguments.ray_address
+        else ProcessPool(arguments.jobs)
+    )
     run, status = PlacementRun(ladder), 0
     matches = _RungMatches(database, setup, arguments.resume)
     with arena_command.raise_on_stop_signal():
@@ -191,7 +186,7 @@ def _play_pairs(
                 score = matches.store_pair(rung, results)
                 run.add_pair(rung.name, score.outcome(scheduled_games[0].number))
                 bar.update(2)
-                played, move_ms = played + 2, move_ms + score.total_move_ms
+                played, move_ms = played + 2, move_ms + sum(score.move_ms)
                 _show_progress(
                     run.placement,
                     bar,
@@ -269,9 +264,7 @@ class _RungMatches:
         scheduled = self._scheduled[rung.name]
         pair = next(pair for pair in itertools.count() if pair not in scheduled)
         scheduled.add(pair)
-        games = generate_match_schedule(
-            self._setup.game_spec.num_snakes, self._setup.seed, 2 * pair
-        )
+        games = self._setup.match_games(2 * pair)
         return self._settings_against(rung), [next(games), next(games)]
 
     def store_pair(self, rung: Rung, results: list[GameResult]) -> MatchScore:

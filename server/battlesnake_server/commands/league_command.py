@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import functools
 import os
 import secrets
 import sys
-import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
+from battlesnake_gym.common.command_line import Parser, output_dir, positive, reports_errors
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import Database
@@ -23,13 +20,10 @@ from battlesnake_server.arena.league_config import (
     EXAMPLE_LEAGUE_FILE,
     LeagueConfig,
 )
-from battlesnake_server.arena.players import check_responds
-from battlesnake_server.arena.program_supervisor import ProgramSupervisor
+from battlesnake_server.arena.league_snakes import LeagueSnakes
 from battlesnake_server.arena.results import compute_standings
 from battlesnake_server.arena.tournament import (
-    Entrant,
     open_pool,
-    parse_entrants,
     play_in_pool,
 )
 from battlesnake_server.commands.arena_command import (
@@ -45,49 +39,41 @@ from battlesnake_server.web import open_site
 from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 
-_START_TIMEOUT_S = 20.0
-"""Maximum time until a started program responds, in seconds."""
-
 _RESUME_HINT = "finished games are stored; the same command resumes the league"
 
 _OPTIONS_OF_HEALTH_CHECK = {"file", "check_health", *address_policy.OPTIONS}
 """Attributes of the options that have an effect with ``--check-health``."""
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Run a league until interrupted; return 2 for a usage error."""
     command = parser()
     arguments = command.parse_args(argv)
+    if arguments.print_example:
+        if arguments.file is not None:
+            raise ValueError(f"{arguments.file} has no effect with --print-example; omit it")
+        names = vars(arguments).keys() - {"print_example"}
+        command.reject_given(arguments, sorted(names), "with --print-example")
+        sys.stdout.write(EXAMPLE_LEAGUE_FILE)
+        return 0
+    if arguments.check_health:
+        names = vars(arguments).keys() - _OPTIONS_OF_HEALTH_CHECK
+        command.reject_given(arguments, sorted(names), "with --check-health")
+    if arguments.file is None:
+        raise ValueError("name the league file; --print-example prints an example")
+    plan = LeagueConfig.load(arguments.file)
+    plan.check_snakes()
+    reject_unused_options(plan, command, arguments)
+    token = arguments.token_file and _load_or_create_token(arguments.token_file)
+    database = None if arguments.check_health else Database(arguments.database)
+    addresses = AddressPolicy.from_options(arguments)
     try:
-        if arguments.print_example:
-            if arguments.file is not None:
-                raise ValueError(f"{arguments.file} has no effect with --print-example; omit it")
-            names = vars(arguments).keys() - {"print_example"}
-            command.reject_given(arguments, sorted(names), "with --print-example")
-            sys.stdout.write(EXAMPLE_LEAGUE_FILE)
-            return 0
-        if arguments.check_health:
-            names = vars(arguments).keys() - _OPTIONS_OF_HEALTH_CHECK
-            command.reject_given(arguments, sorted(names), "with --check-health")
-        if arguments.file is None:
-            raise ValueError("name the league file; --print-example prints an example")
-        plan = LeagueConfig.load(arguments.file)
-        plan.check_snakes()
-        reject_unused_options(plan, command, arguments)
-        token = None if arguments.token_file is None else load_or_create_token(arguments.token_file)
-        database = None if arguments.check_health else Database(arguments.database)
-    except (ValueError, OSError) as error:
-        return print_error("battlesnake-gym league", error)
-    commands = {snake.name: snake.command for snake in plan.entrants if snake.command}
-    try:
-        with raise_on_stop_signal(), ProgramSupervisor(commands) as programs:
-            players = SnakeHealthChecker(plan, programs, AddressPolicy.from_options(arguments))
+        with raise_on_stop_signal(), LeagueSnakes(plan, addresses) as players:
             if database is None:
                 return _print_health(players)
             with database.lock():
                 return _run_league(arguments, plan, players, database, token)
-    except ValueError as error:  # For example, the port is in use.
-        return print_error("battlesnake-gym league", error)
     except (KeyboardInterrupt, OSError, SQLAlchemyError) as error:
         return report_stop("league", error, _RESUME_HINT)
     finally:
@@ -98,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run_league(
     arguments: argparse.Namespace,
     plan: LeagueConfig,
-    players: SnakeHealthChecker,
+    players: LeagueSnakes,
     database: Database,
     token: str | None,
 ) -> int:
@@ -132,66 +118,6 @@ def _run_league(
     return 0
 
 
-class SnakeHealthChecker:
-    """Health checks of a league's snakes.
-
-    Attributes:
-        address_policy: Policy for the addresses of the snakes' URLs.
-        sources: Source of each snake by name; a program's source is the program's URL.
-    """
-
-    def __init__(
-        self, plan: LeagueConfig, programs: ProgramSupervisor, addresses: AddressPolicy
-    ) -> None:
-        self.address_policy = addresses
-        self._entrants = {snake.name: snake for snake in plan.entrants}
-        self._programs = programs
-        self.sources: Mapping[str, str] = {
-            snake.name: programs.url(snake.name) if snake.command else snake.source
-            for snake in plan.entrants
-        }
-
-    def find_problems(self, names: Sequence[str]) -> list[str]:
-        """Check snakes concurrently and return each snake's problem.
-
-        The problem of a healthy snake is "".
-        """
-
-        async def find_all_problems() -> list[str]:
-            return await asyncio.gather(*(self._find_problem(name) for name in names))
-
-        return asyncio.run(find_all_problems())
-
-    async def _find_problem(self, name: str) -> str:
-        """Return the problem of a snake, or "" for a healthy snake."""
-        snake, source = self._entrants[name], self.sources[name]
-        (entrant,) = parse_entrants([f"{name}={source}"], self.address_policy)
-        try:
-            if snake.command:
-                await self._start_program(entrant)
-            elif entrant.is_remote:
-                await check_responds(source, entrant.address_policy)
-            else:
-                # Bypass the cache, because the file may have been deleted.
-                Entrant.strategy_factory.__wrapped__(entrant)
-        except (ValueError, OSError) as error:
-            return str(error)
-        return ""
-
-    async def _start_program(self, entrant: Entrant) -> None:
-        """Start a program that is not running, and wait until the program responds."""
-        limit, pause_s = time.monotonic() + _START_TIMEOUT_S, 0.1
-        while True:
-            self._programs.start(entrant.label)
-            try:
-                return await check_responds(entrant.source, entrant.address_policy)
-            except ValueError:
-                if time.monotonic() > limit:
-                    raise
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, 2.0)  # A program that always fails restarts rarely.
-
-
 def reject_unused_options(
     plan: LeagueConfig, command: Parser, arguments: argparse.Namespace
 ) -> None:
@@ -205,16 +131,15 @@ def reject_unused_options(
     address_policy.reject_unused_options(command, arguments, sources, names)
 
 
-def _print_health(players: SnakeHealthChecker) -> int:
+def _print_health(players: LeagueSnakes) -> int:
     """Print the state of every snake; return 1 if any snake is unhealthy."""
-    names = list(players.sources)
-    problems = players.find_problems(names)
-    for name, problem in zip(names, problems, strict=True):
+    problems = players.find_problems(list(players.sources))
+    for name, problem in problems.items():
         sys.stdout.write(f"{name}: {problem or 'healthy'}\n")
-    return int(any(problems))
+    return int(any(problems.values()))
 
 
-def load_or_create_token(path: Path) -> str:
+def _load_or_create_token(path: Path) -> str:
     """Read the access token from a file.
 
     If the file is missing, a new token is written to a file that only the owner can read.

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.tournament import Entrant, parse_entrants
+from battlesnake_server.arena.tournament import Entrant
 from battlesnake_server.bundle import Bundle
 from battlesnake_server.strategy_loader import PolicyFactory
 
@@ -40,7 +40,7 @@ class Roster:
         self._entrants: dict[str, Entrant] = {}
         self.descriptions: dict[str, str] = {}
         """Description of each snake by name."""
-        for entrant in parse_entrants(list(extra_snakes), address_policy):
+        for entrant in Entrant.parse_all(extra_snakes, address_policy):
             self._entrants[entrant.label] = entrant
             self.descriptions[entrant.label] = _describe(entrant)
         for name in snakes.names():
