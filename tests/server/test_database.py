@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import event, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from battlesnake_gym.game_spec import GameSpec
@@ -31,6 +31,7 @@ from battlesnake_server.arena.league import (
     Season,
 )
 from battlesnake_server.arena.league_config import LeagueConfig
+from battlesnake_server.arena.stored_tournament import StoredTournament
 from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.commands import arena_command
 from battlesnake_server.web import create_app
@@ -158,6 +159,12 @@ def test_a_database_of_version_0_1_is_converted(
             2, "no answer", datetime(2026, 11, 27, 12),
         )  # fmt: skip
     database.close()
+
+
+def test_a_tournament_with_damaged_settings_does_not_prevent_another(database: Database) -> None:
+    database.transact(lambda session: session.execute(insert(Tournament).values(settings=[1])))
+    settings = TournamentSettings(("hungry", "random"), GameSpec(2))
+    assert StoredTournament.find(database, settings) is None
 
 
 def test_only_the_rows_of_the_given_snakes_are_loaded(database: Database) -> None:

@@ -156,7 +156,7 @@ class Tournament(_Base):
         """
         unversioned = _remove_snake_versions(settings)
         for tournament in session.scalars(select(cls).order_by(cls.id.desc())):
-            stored = tournament.settings
+            stored = tournament.settings or {}  # None if the settings are damaged.
             if stored in (settings, unversioned) or (
                 any_version and _remove_snake_versions(stored) == unversioned
             ):
