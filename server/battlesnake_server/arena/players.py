@@ -112,14 +112,16 @@ class Player(Protocol):
         ...
 
     async def start(self, body: Body) -> None:
-        """Send the start of the game without raising an exception; do nothing by default."""
+        """Send the start of the game without raising an exception."""
+        ...
 
     async def move(self, body: Body) -> MoveResponse:
         """Request a move without raising an exception."""
         ...
 
     async def end(self, body: Body) -> None:
-        """Send the end of the game without raising an exception; do nothing by default."""
+        """Send the end of the game without raising an exception."""
+        ...
 
 
 class HttpPlayer:
@@ -413,7 +415,7 @@ async def _read_body(content: aiohttp.StreamReader) -> bytes:
     return bytes(received)
 
 
-class LocalPlayer(Player):
+class LocalPlayer:
     """Player for a strategy in this process, with the safeguards of a live snake.
 
     The safeguards are a time budget and a fallback move. The fallback move is played if the
@@ -437,6 +439,12 @@ class LocalPlayer(Player):
     async def fetch_customization(self) -> dict[str, str]:
         """Return the customization of a bundle, or an empty dict for other strategies."""
         return self._customization
+
+    async def start(self, body: Body) -> None:
+        """Do nothing."""
+
+    async def end(self, body: Body) -> None:
+        """Do nothing."""
 
     async def move(self, body: Body) -> MoveResponse:
         """Run the strategy within the time budget of a live snake."""
