@@ -87,7 +87,9 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
     killed: set[int] = set()
     stored = []
 
-    def store(*game: Any, store: Any = stored_tournament.StoredTournament.store) -> Any:
+    real_store = stored_tournament.StoredTournament.store
+
+    def store(*game: Any, **options: Any) -> Any:
         """Kill the process on the second node, and after twenty games the node."""
         stored.append(game)
         if len(stored) == 20:
@@ -97,7 +99,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
                 if command.startswith("ray::_run_task") and number not in killed:
                     os.kill(number, signal.SIGKILL)
                     killed.add(number)
-        return store(*game)
+        return real_store(*game, **options)
 
     monkeypatch.setattr(stored_tournament.StoredTournament, "store", store)
     there = played(capsys, f"--ray-address={address}")

@@ -19,6 +19,7 @@ from sqlalchemy import event, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from battlesnake_gym.game_spec import GameSpec
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import (
     Database,
     LeagueSnake,
@@ -31,6 +32,7 @@ from battlesnake_server.arena.league import (
     Season,
 )
 from battlesnake_server.arena.league_config import LeagueConfig
+from battlesnake_server.arena.league_snakes import LeagueSnakes
 from battlesnake_server.arena.stored_tournament import StoredTournament
 from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.commands import arena_command
@@ -218,18 +220,21 @@ def test_the_pages_read_and_write_the_database(database: Database, tmp_path: Pat
     until(lambda: f"/game/{game}" in client.get("/games").text)
 
 
-def test_a_league_resumes_from_the_database(database: Database, url: str) -> None:
+def test_a_league_resumes_from_the_database(
+    database: Database, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     board = {"width": 7, "height": 7, "max_turns": 8}
     plan = LeagueConfig.parse(
         {"name": url, "snakes": {"ä": "hungry", "b": "random"}, "boards": [board]}, Path()
     )
-    sources = {entrant.name: entrant.source for entrant in plan.entrants}
     for problem in ("", "tired"):  # the second league reads what the first one stored
+        players = LeagueSnakes(plan, AddressPolicy())
 
         def problems(names: Sequence[str], problem: str = problem) -> dict[str, str]:
             return {name: problem if name == "ä" else "" for name in names}
 
-        league = League(plan, sources, database, problems, clock=FastClock())
+        monkeypatch.setattr(players, "find_problems", problems)
+        league = League(players, database, clock=FastClock())
         if problem:
             league.run_once(play_here)
         else:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,7 @@ def make_league(database: Database) -> MakeLeague:
     """A function that makes a league from its plan and a clock."""
 
     def make(plan: LeagueConfig, clock: Any) -> League:
-        players = LeagueSnakes(plan, AddressPolicy())
-        return League(plan, players.sources, database, players.find_problems, clock=clock)
+        return League(LeagueSnakes(plan, AddressPolicy()), database, clock=clock)
 
     return make
 
@@ -384,9 +383,15 @@ def club(database: Database) -> LeagueConfig:
     return plan
 
 
+class HealthySnakes(LeagueSnakes):
+    """Snakes without health checks."""
+
+    def find_problems(self, names: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(names, "")
+
+
 def healthy_league(plan: LeagueConfig, database: Database, clock: FastClock) -> League:
-    sources = {entrant.name: entrant.source for entrant in plan.entrants}
-    return League(plan, sources, database, lambda names: dict.fromkeys(names, ""), clock=clock)
+    return League(HealthySnakes(plan, AddressPolicy()), database, clock=clock)
 
 
 def test_a_season_stored_by_a_clock_that_was_ahead_ends(

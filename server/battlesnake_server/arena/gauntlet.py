@@ -12,14 +12,13 @@ import contextlib
 import functools
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.snakes import Strategy
 from battlesnake_heuristics.rating.match import use_cpu_clock
 from battlesnake_heuristics.rating.sprt import wilson_interval
@@ -29,7 +28,7 @@ from battlesnake_server.arena.guarded_strategy import guard
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.players import Body, HttpPlayer, LocalPlayer, MoveResponse, Player
 from battlesnake_server.arena.results import Standings
-from battlesnake_server.arena.tournament import Entrant
+from battlesnake_server.arena.tournament import Entrant, TournamentSettings
 
 LEAGUE_ONLY_FIELDS = ("games_per_hour", "season_days", "health_check_minutes")
 """Fields of a league file that a gauntlet rejects."""
@@ -41,59 +40,53 @@ The longer timeout prevents failed moves on a busy machine.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Matchup:
-    """A row of the gauntlet's table: the first snake, its opponents, and the board."""
-
-    names: tuple[str, ...]
-    board: GameSpec[int]
-
-    def summarize(
-        self, games: Sequence[StoredGame], plan: LeagueConfig, clock: str
-    ) -> dict[str, Any]:
-        """Return a summary of the matchup as a dict for JSON output.
-
-        ``mean_move_ms`` is CPU time if ``clock`` is ``cpu``, and response time otherwise.
-        """
-        ours, *opponents = self.names
-        repositories = {entrant.name: entrant.repository for entrant in plan.entrants}
-        histories = Standings(games).histories
-        wins, board = histories[ours].wins, self.board
-        low, high = wilson_interval(wins / len(games), len(games))
-        return {
-            "snake": ours,
-            "opponents": {name: histories[name].wins for name in opponents},
-            "repositories": [repositories[name] for name in opponents if repositories[name]],
-            "board": f"{board.width}x{board.height} {board.ruleset} on {board.map}",
-            "clock": clock,
-            "timeout": plan.timeout,
-            "mean_move_ms": {
-                name: round(float(np.mean(list(histories[name].latencies.elements()))), 2)
-                for name in self.names
-            },
-            "games": len(games),
-            "wins": wins,
-            "ci_low": round(low, 3),
-            "ci_high": round(high, 3),
-            "draws": histories[ours].draws,
-            "failed_moves": {
-                name: dict(problems)
-                for name in self.names
-                if (problems := histories[name].problems)
-            },
-        }
-
-
-def iter_matchups(plan: LeagueConfig) -> Iterator[_Matchup]:
-    """Yield every matchup of the league file's first snake.
+def iter_matchups(
+    plan: LeagueConfig, sources: Mapping[str, str], **other_fields: Any
+) -> Iterator[TournamentSettings]:
+    """Yield the settings of every matchup of the league file's first snake.
 
     On each board, the first snake plays against every group of opponents that fills the other
-    seats.
+    seats. See `LeagueConfig.game_settings` for ``sources`` and ``other_fields``.
     """
     ours, *opponents = [entrant.name for entrant in plan.entrants]
     for board in plan.boards:
         for group in itertools.combinations(opponents, board.num_snakes - 1):
-            yield _Matchup((ours, *group), board)
+            yield plan.game_settings(board, (ours, *group), sources, **other_fields)
+
+
+def summarize(
+    matchup: TournamentSettings, games: Sequence[StoredGame], plan: LeagueConfig, clock: str
+) -> dict[str, Any]:
+    """Return a summary of a matchup as a dict for JSON output.
+
+    ``mean_move_ms`` is CPU time if ``clock`` is ``cpu``, and response time otherwise.
+    """
+    names, board = matchup.labels, matchup.game_spec
+    ours, *opponents = names
+    repositories = {entrant.name: entrant.repository for entrant in plan.entrants}
+    histories = Standings(games).histories
+    wins = histories[ours].wins
+    low, high = wilson_interval(wins / len(games), len(games))
+    return {
+        "snake": ours,
+        "opponents": {name: histories[name].wins for name in opponents},
+        "repositories": [repositories[name] for name in opponents if repositories[name]],
+        "board": f"{board.width}x{board.height} {board.ruleset} on {board.map}",
+        "clock": clock,
+        "timeout": plan.timeout,
+        "mean_move_ms": {
+            name: round(float(np.mean(list(histories[name].latencies.elements()))), 2)
+            for name in names
+        },
+        "games": len(games),
+        "wins": wins,
+        "ci_low": round(low, 3),
+        "ci_high": round(high, 3),
+        "draws": histories[ours].draws,
+        "failed_moves": {
+            name: dict(problems) for name in names if (problems := histories[name].problems)
+        },
+    }
 
 
 class _CpuMeteredPlayer(HttpPlayer):

@@ -22,7 +22,6 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from battlesnake_heuristics.rating.match import derive_seed
-from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import (
     Database,
     LeagueSnake,
@@ -31,7 +30,7 @@ from battlesnake_server.arena.database import (
     Tournament,
     utc_now,
 )
-from battlesnake_server.arena.league_config import LeagueConfig
+from battlesnake_server.arena.league_snakes import LeagueSnakes
 from battlesnake_server.arena.ratings import Ratings, rank_snakes
 from battlesnake_server.arena.stored_tournament import StoredTournament
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
@@ -65,12 +64,6 @@ _REMATCH_PENALTY = 5.0
 
 StartGame = Callable[[TournamentSettings, ScheduledGame, Path | None], Future[GameResult]]
 """Function that starts a game and returns a future of the result."""
-
-HealthCheck = Callable[[Sequence[str]], Mapping[str, str]]
-"""Function that checks the health of snakes and returns their problems by name.
-
-The problem of a healthy snake is "".
-"""
 
 
 class _SteadyClock:
@@ -164,13 +157,10 @@ class League:
     A snake plays in at most one game at a time.
 
     Args:
-        plan: The league's configuration.
-        sources: Source of every entrant (`SnakeSpec`), keyed by name.
+        players: The league's snakes and its configuration.
         database: The results database.
-        health: Function that checks the health of snakes.
         jobs: Maximum number of games in parallel.
         replays: Directory for replays; None disables replays.
-        address_policy: Network addresses to which games may connect.
         clock: Clock of the league; None creates a `_SteadyClock`.
 
     Attributes:
@@ -179,24 +169,19 @@ class League:
 
     def __init__(
         self,
-        plan: LeagueConfig,
-        sources: Mapping[str, str],
+        players: LeagueSnakes,
         database: Database,
-        health: HealthCheck,
         *,
         jobs: int = 1,
         replays: Path | None = None,
-        address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
         clock: _SteadyClock | None = None,
     ) -> None:
-        self.plan = plan
+        self.plan = players.plan
         self.games = 0
-        self._sources = sources
+        self._players = players
         self._database = database
-        self._health = health
         self._jobs = jobs
         self._replays = replays
-        self._address_policy = address_policy
         self._clock = clock or _SteadyClock()
         self._checked: dict[str, datetime] = {}
         # The settings of the games in progress, and the database ids of their seasons.
@@ -275,7 +260,7 @@ class League:
         self._ratings = Ratings()
         self._played: Counter[str] = Counter()
         self._recent_opponents: dict[str, deque[str]] = {
-            name: deque(maxlen=NUM_RECENT_OPPONENTS) for name in self._sources
+            name: deque(maxlen=NUM_RECENT_OPPONENTS) for name in self._players.sources
         }
         query = (
             select(StoredGame.id, StoredGame.number, Seat.snake, Seat.cause, Seat.eliminated_on)
@@ -307,7 +292,7 @@ class League:
     def _load_league_snakes(self) -> dict[str, LeagueSnake]:
         """Load the rows of the entrants, keyed by name."""
         return self._database.transact(
-            lambda session: LeagueSnake.load_all(session, self.plan.name, self._sources)
+            lambda session: LeagueSnake.load_all(session, self.plan.name, self._players.sources)
         )
 
     def _next_health_check(self, row: LeagueSnake) -> datetime | None:
@@ -326,7 +311,7 @@ class League:
             for name in self._free_snakes(rows)
             if (due := self._next_health_check(rows[name])) is not None and due <= now
         ]
-        for name, problem in (self._health(names) if names else {}).items():
+        for name, problem in (self._players.find_problems(names) if names else {}).items():
             self._checked[name] = now
             if problem:
                 self._start_cooldown(name, problem)
@@ -357,7 +342,7 @@ class League:
     def _limit_cooldowns(self, session: Session) -> None:
         """Limit the remaining time of each cooldown to one full cooldown."""
         now = self._clock.now()
-        for row in LeagueSnake.load_all(session, self.plan.name, self._sources).values():
+        for row in LeagueSnake.load_all(session, self.plan.name, self._players.sources).values():
             if row.cooldown_until is not None:
                 latest = now + _cooldown_duration(max(0, row.failures - 1))
                 row.cooldown_until = min(row.cooldown_until, latest)
@@ -389,7 +374,7 @@ class League:
         )
         random.Random(seed).shuffle(names)
         settings = self.plan.game_settings(
-            board, names, self._sources, address_policy=self._address_policy
+            board, names, self._players.sources, address_policy=self._players.address_policy
         )
         scheduled = ScheduledGame(self._number, seed, tuple(range(len(names))))
         self._number += 1

@@ -35,11 +35,13 @@ class LeagueSnakes:
         address_policy: Policy for the addresses of the snakes' URLs.
 
     Attributes:
+        plan: The league file.
         address_policy: Policy for the addresses of the snakes' URLs.
         sources: Source of each snake by name; a program's source is the program's URL.
     """
 
     def __init__(self, plan: LeagueConfig, address_policy: AddressPolicy) -> None:
+        self.plan = plan
         self.address_policy = address_policy
         self._commands = {one.name: one.command for one in plan.entrants if one.command}
         self._ports = {name: _find_free_port() for name in self._commands}

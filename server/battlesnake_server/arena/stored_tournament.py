@@ -21,12 +21,7 @@ from battlesnake_gym.snakes import FixedNodesSearch, NodeLimitedStrategy
 from battlesnake_heuristics.rating.process_pool import TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server.arena import result_verification
-from battlesnake_server.arena.database import (
-    SNAKE_VERSIONS_KEY,
-    Database,
-    StoredGame,
-    Tournament,
-)
+from battlesnake_server.arena.database import SNAKE_VERSIONS_KEY, Database, StoredGame, Tournament
 from battlesnake_server.arena.players import check_responds
 from battlesnake_server.arena.snake_versions import snake_version
 from battlesnake_server.arena.sprt_match import MatchScore
@@ -163,11 +158,17 @@ class StoredTournament:
         """Load all games with their seats, in schedule order."""
         return self._database.load_games(self._id)
 
-    def store(self, results: Sequence[GameResult]) -> list[StoredGame]:
+    def store(self, results: Sequence[GameResult], *, verify: bool = False) -> list[StoredGame]:
         """Store games in one transaction.
 
         If another arena has already stored one of the games, no stored row changes.
+
+        Args:
+            results: The games.
+            verify: Whether to verify the results, because another machine played the games.
         """
+        for result in results if verify else ():
+            result_verification.verify_result(self._settings, result)
         labels = self._settings.labels
         for result in results:
             for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
@@ -255,9 +256,7 @@ class StoredTournament:
             count = "games" if total is None else plural(total, "game")
             bar.write(f"{count} between {', '.join(settings.labels)}, {jobs} at a time", sys.stderr)
             for result in results:
-                if pool is not None:
-                    result_verification.verify_result(settings, result)
-                (game,) = self.store([result])
+                (game,) = self.store([result], verify=pool is not None)
                 bar.update()
                 if sprt is not None:
                     score.add_game(game)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-import json
 import sys
 from collections import ChainMap
 from pathlib import Path
@@ -17,7 +16,13 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, output_dir, positive, reports_errors
+from battlesnake_gym.common.command_line import (
+    Parser,
+    output_dir,
+    positive,
+    print_json,
+    reports_errors,
+)
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
@@ -27,15 +32,13 @@ from battlesnake_server.arena.gauntlet import (
     format_table,
     iter_matchups,
     open_equal_cpu_players,
+    summarize,
 )
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.league_snakes import LeagueSnakes
 from battlesnake_server.arena.results import compute_standings
 from battlesnake_server.arena.stored_tournament import StoredTournament
-from battlesnake_server.arena.tournament import (
-    open_players,
-    play_scheduled_game,
-)
+from battlesnake_server.arena.tournament import open_players, play_scheduled_game
 from battlesnake_server.commands.arena_command import (
     add_database_option,
     print_failed_moves,
@@ -65,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
                 _start_programs(players)
             except ConnectionError as error:
                 raise ValueError(str(error)) from error
-            return _play_missing_games(arguments, plan, players, database)
+            return _play_missing_games(arguments, players, database)
     except (KeyboardInterrupt, OSError, SQLAlchemyError) as error:
         return report_stop("gauntlet", error, _RESUME_HINT)
     finally:
@@ -106,10 +109,7 @@ def _start_programs(players: LeagueSnakes) -> None:
 
 
 def _play_missing_games(
-    arguments: argparse.Namespace,
-    plan: LeagueConfig,
-    players: LeagueSnakes,
-    database: Database,
+    arguments: argparse.Namespace, players: LeagueSnakes, database: Database
 ) -> int:
     """Play one game at a time, then print the table of all stored games."""
     if arguments.replays is not None:
@@ -119,26 +119,20 @@ def _play_missing_games(
         if arguments.clock == "cpu"
         else open_players
     )
+    plan, addresses = players.plan, players.address_policy
+    matchups = list(iter_matchups(plan, players.sources, address_policy=addresses))
+    # The stored settings contain commands, because a program's port differs in every run.
     sources = {entrant.name: entrant.command or entrant.source for entrant in plan.entrants}
-    tournaments = {
-        matchup: StoredTournament.start_or_resume(
-            database,
-            plan.game_settings(matchup.board, matchup.names, sources),
-            resume=True,
-            gauntlet=arguments.clock,
-        )
-        for matchup in iter_matchups(plan)
-    }
-    for tournament in tournaments.values():
+    tournaments = [
+        StoredTournament.start_or_resume(database, setup, resume=True, gauntlet=arguments.clock)
+        for setup in iter_matchups(plan, sources)
+    ]
+    for tournament in tournaments:
         tournament.delete_games_without_replay(arguments.replays)
     total = arguments.games * len(tournaments)
     try:
         with tqdm(total=total, unit="game", disable=None) as bar:
-            for matchup, tournament in tournaments.items():
-                setup = plan.game_settings(
-                    matchup.board, matchup.names, players.sources,
-                    address_policy=players.address_policy,
-                )  # fmt: skip
+            for setup, tournament in zip(matchups, tournaments, strict=True):
                 done = {game.number for game in tournament.load_games()}
                 bar.update(len(done))
                 for scheduled in setup.missing_games(arguments.games, done):
@@ -149,15 +143,15 @@ def _play_missing_games(
                     tournament.store([result])
                     bar.update()
     finally:
-        stored = {matchup: one.load_games() for matchup, one in tournaments.items()}
-        errors = ChainMap(*(one.errors for one in tournaments.values()))
+        stored = [tournament.load_games() for tournament in tournaments]
         lines = [
-            matchup.summarize(games, plan, arguments.clock)
-            for matchup, games in stored.items()
+            summarize(setup, games, plan, arguments.clock)
+            for setup, games in zip(matchups, stored, strict=True)
             if games
         ]
         _print_table(plan, lines, arguments.json)
-        standings = compute_standings(list(itertools.chain.from_iterable(stored.values())), errors)
+        errors = ChainMap(*(tournament.errors for tournament in tournaments))
+        standings = compute_standings(itertools.chain(*stored), errors)
         local = [f"{name}={source}" for name, source in players.sources.items()]
         status = print_failed_moves(standings, local, arguments.json)
     return status
@@ -166,7 +160,7 @@ def _play_missing_games(
 def _print_table(plan: LeagueConfig, lines: list[dict[str, Any]], as_json: bool) -> None:
     """Print the summaries of all matchups as a table or as JSON."""
     if as_json:
-        sys.stdout.write(json.dumps(lines, indent=2) + "\n")
+        print_json(lines)
     elif lines:
         sys.stdout.write(
             f"{plan.name}: win rates with 95% confidence intervals\n\n{format_table(lines)}"

@@ -40,7 +40,6 @@ from battlesnake_heuristics.rating.process_pool import ProcessPool, TaskPool, ru
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena import result_verification
 from battlesnake_server.arena.database import Database, StoredGame
 from battlesnake_server.arena.results import compute_standings
 from battlesnake_server.arena.sprt_match import MatchScore, format_games_per_cpu_hour
@@ -173,17 +172,12 @@ def _play_pairs(
             sys.stderr,
         )
         while needs_games():
-            for (rung, rung_setup, scheduled_games), results in run_tasks(
-                pool, _play_pair, iter_pairs()
-            ):
+            for (rung, _, scheduled_games), results in run_tasks(pool, _play_pair, iter_pairs()):
                 results = [
                     replace(result, scheduled=scheduled)
                     for scheduled, result in zip(scheduled_games, results, strict=True)
                 ]
-                if arguments.ray_address:
-                    for result in results:
-                        result_verification.verify_result(rung_setup, result)
-                score = matches.store_pair(rung, results)
+                score = matches.store_pair(rung, results, verify=bool(arguments.ray_address))
                 run.add_pair(rung.name, score.outcome(scheduled_games[0].number))
                 bar.update(2)
                 played, move_ms = played + 2, move_ms + sum(score.move_ms)
@@ -267,13 +261,15 @@ class _RungMatches:
         games = self._setup.match_games(2 * pair)
         return self._settings_against(rung), [next(games), next(games)]
 
-    def store_pair(self, rung: Rung, results: list[GameResult]) -> MatchScore:
+    def store_pair(
+        self, rung: Rung, results: list[GameResult], *, verify: bool = False
+    ) -> MatchScore:
         """Store the games of a game pair, and return the score of the game pair."""
         if rung.name not in self._tournaments:
             self._tournaments[rung.name] = StoredTournament.start_or_resume(
                 self._database, self._settings_against(rung), resume=False
             )
-        games = self._tournaments[rung.name].store(results)
+        games = self._tournaments[rung.name].store(results, verify=verify)
         self.games += games
         return MatchScore.from_games(games)
 

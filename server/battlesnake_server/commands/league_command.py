@@ -16,16 +16,10 @@ from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import Database
 from battlesnake_server.arena.league import League, log
-from battlesnake_server.arena.league_config import (
-    EXAMPLE_LEAGUE_FILE,
-    LeagueConfig,
-)
+from battlesnake_server.arena.league_config import EXAMPLE_LEAGUE_FILE, LeagueConfig
 from battlesnake_server.arena.league_snakes import LeagueSnakes
 from battlesnake_server.arena.results import compute_standings
-from battlesnake_server.arena.tournament import (
-    open_pool,
-    play_in_pool,
-)
+from battlesnake_server.arena.tournament import open_pool, play_in_pool
 from battlesnake_server.commands.arena_command import (
     DEFAULT_PORT,
     DEFAULT_REPLAY_DIR,
@@ -73,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
             if database is None:
                 return _print_health(players)
             with database.lock():
-                return _run_league(arguments, plan, players, database, token)
+                return _run_league(arguments, players, database, token)
     except (KeyboardInterrupt, OSError, SQLAlchemyError) as error:
         return report_stop("league", error, _RESUME_HINT)
     finally:
@@ -83,7 +77,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run_league(
     arguments: argparse.Namespace,
-    plan: LeagueConfig,
     players: LeagueSnakes,
     database: Database,
     token: str | None,
@@ -94,17 +87,9 @@ def _run_league(
     extra_snakes = [f"{name}={source}" for name, source in players.sources.items()]
     roster = Roster(extra_snakes, address_policy=players.address_policy)
     broadcast = LiveGames()
-    with open_site(database, roster, broadcast, arguments, token=token, league=plan):
-        league = League(
-            plan,
-            players.sources,
-            database,
-            players.find_problems,
-            jobs=arguments.jobs,
-            replays=arguments.replays,
-            address_policy=players.address_policy,
-        )
-        log(f"{plan.name}, season {league.season.number}, ends at {league.season.ends} UTC")
+    with open_site(database, roster, broadcast, arguments, token=token, league=players.plan):
+        league = League(players, database, jobs=arguments.jobs, replays=arguments.replays)
+        log(f"{league.plan.name}, season {league.season.number}, ends at {league.season.ends} UTC")
         try:
             with open_pool(arguments.jobs, broadcast.publish_event) as pool:
                 try:
