@@ -22,7 +22,6 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Strategy
 from battlesnake_heuristics.rating.match import use_cpu_clock
 from battlesnake_heuristics.rating.sprt import wilson_interval
-from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.guarded_strategy import guard
 from battlesnake_server.arena.league_config import LeagueConfig
@@ -92,12 +91,12 @@ def summarize(
 class _CpuMeteredPlayer(HttpPlayer):
     """Player for a local program whose CPU time per move is measured.
 
-    ``meter`` returns the total CPU time of the program in seconds.
+    ``meter`` returns the total CPU time in seconds of the program with a given name.
     """
 
-    def __init__(self, url: str, timeout: float, address_policy: AddressPolicy, meter: CpuMeter):
-        super().__init__(url, timeout, address_policy)
-        self._meter = meter
+    def __init__(self, entrant: Entrant, timeout: float, meter: Callable[[str], float]) -> None:
+        super().__init__(entrant.source, _CPU_TIMEOUT_FACTOR * timeout, entrant.address_policy)
+        self._meter = functools.partial(meter, entrant.label)
         self._before = 0.0
         self.cpu_seconds: list[float] = []
 
@@ -116,9 +115,6 @@ class _CpuMeteredPlayer(HttpPlayer):
         self.cpu_seconds.append(max(0.0, now - self._before))
         self._before = now
         return replace(response, milliseconds=1000 * self.cpu_seconds[-1])
-
-
-CpuMeter = Callable[[], float]
 
 
 class _EqualCpuPlayer(LocalPlayer):
@@ -168,12 +164,7 @@ async def open_equal_cpu_players(
         opponents = {}
         for entrant in seated:
             if entrant.is_remote:
-                player = _CpuMeteredPlayer(
-                    entrant.source,
-                    _CPU_TIMEOUT_FACTOR * timeout,
-                    entrant.address_policy,
-                    functools.partial(meter, entrant.label),
-                )
+                player = _CpuMeteredPlayer(entrant, timeout, meter)
                 opponents[entrant.label] = await stack.enter_async_context(player)
         yield [
             opponents.get(entrant.label)

@@ -88,7 +88,7 @@ class SimulatedAccount(ExitStack):
         """Deploy a snake with the options of ``battlesnake-gym aws deploy``.
 
         Returns:
-            Local URL of the snake.
+            Local URL of the snake, which is served until the account is closed.
         """
         with tempfile.TemporaryDirectory() as folder:
             layer = Path(folder) / "layer.zip"
@@ -96,7 +96,11 @@ class SimulatedAccount(ExitStack):
                 archive.writestr("python/empty", "")
             options.layer = options.layer or layer
             deploy(self.account, options)
-        return self.serve(options.name)
+        instance = _LambdaInstance(self.account, options.name)
+        self.callback(instance.stop)
+        listener = open_listener("127.0.0.1", 0)
+        server = self.enter_context(PageServer(_gateway(instance), listener))
+        return f"http://127.0.0.1:{server.port}"
 
     def play(self, bundle: str | Path, name: str = DEFAULT_NAME) -> str:
         """Deploy a bundle with the bundle's customization.
@@ -107,18 +111,6 @@ class SimulatedAccount(ExitStack):
         options = parser().parse_args([str(bundle), "--name", name])
         check_options(options)
         return self.deploy(options)
-
-    def serve(self, function: str = DEFAULT_NAME) -> str:
-        """Serve a deployed function over HTTP until the account is closed.
-
-        Returns:
-            Local URL of the function.
-        """
-        instance = _LambdaInstance(self.account, function)
-        self.callback(instance.stop)
-        listener = open_listener("127.0.0.1", 0)
-        server = self.enter_context(PageServer(_gateway(instance), listener))
-        return f"http://127.0.0.1:{server.port}"
 
 
 class _LambdaInstance:

@@ -73,7 +73,10 @@ def main(argv: list[str] | None = None) -> int:
         # The main process must not import the snake's code: a reload could not replace the code.
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
             is_instant = pool.submit(_is_instant, config).result()
-        _check_port_is_free(arguments.host, arguments.port)
+        # gunicorn would repeatedly try to open a port that is in use. The child process of Flask's
+        # reloader inherits an open socket.
+        if "WERKZEUG_SERVER_FD" not in os.environ:
+            open_listener(arguments.host, arguments.port).close()
     except (BrokenProcessPool, ValueError) as error:
         reason = "loading the snake ended its process; add memory, or remove os._exit from its code"
         status = print_error(
@@ -129,16 +132,6 @@ def _wait_for_change(config: Mapping[str, Any]) -> None:
 def _is_instant(config: Mapping[str, Any]) -> bool:
     """Build the application to check ``config``, and return whether the snake is instant."""
     return bool(create_app(config).extensions["live_snake"].is_instant)
-
-
-def _check_port_is_free(host: str, port: int) -> None:
-    """Raise ``ValueError`` if the port is in use.
-
-    Without this check, gunicorn would repeatedly try to open the port. The child process of Flask's
-    reloader inherits an open socket and skips the check.
-    """
-    if "WERKZEUG_SERVER_FD" not in os.environ:
-        open_listener(host, port).close()
 
 
 class GunicornServer(BaseApplication):  # type: ignore[misc]

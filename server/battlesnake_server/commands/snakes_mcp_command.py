@@ -84,18 +84,11 @@ def parser() -> Parser:
     return parser
 
 
-def _make_resource_limiter(seconds: float) -> Callable[[], None]:
-    """Return a function that limits the resources of a child process.
-
-    The limits apply to CPU time, memory and file size.
-    """
-
-    def set_limits() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (int(2 * seconds) + 1,) * 2)
-        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_OUTPUT_FILE_BYTES, _MAX_OUTPUT_FILE_BYTES))
-
-    return set_limits
+def _limit_resources(seconds: float) -> None:
+    """Limit CPU time, memory and file size of this process, a new child process."""
+    resource.setrlimit(resource.RLIMIT_CPU, (int(2 * seconds) + 1,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_MAX_OUTPUT_FILE_BYTES, _MAX_OUTPUT_FILE_BYTES))
 
 
 def _shorten(text: str, max_chars: int = MAX_REPLY_CHARS) -> str:
@@ -300,7 +293,7 @@ class _Tools:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_make_resource_limiter(seconds),
+            preexec_fn=functools.partial(_limit_resources, seconds),
         )
         began, output, stdout = time.monotonic(), b"", process.stdout
         assert stdout is not None
