@@ -151,10 +151,24 @@ class Standings:
 
     def sorted_rows(self) -> list[StandingsRow]:
         """Return the rows of all snakes in order of decreasing rating."""
-        lines = [
-            _build_standings_row(snake, history, self._ratings.get(snake))
-            for snake, history in self.histories.items()
-        ]
+        lines = []
+        for snake, history in self.histories.items():
+            p50, p99 = _percentiles(history.latencies, 50, 99)
+            row = StandingsRow(
+                snake=snake,
+                games=history.games,
+                wins=history.wins,
+                draws=history.draws,
+                points=round(history.points, 2),
+                turns=round(history.turns / history.games, 1),
+                endings=dict(history.endings.most_common()),
+                p50=p50,
+                p99=p99,
+                problems=dict(history.problems.most_common()),
+                rating=self._ratings.get(snake),
+                moves=history.latencies.total(),
+            )
+            lines.append(row)
         return sorted(lines, key=lambda line: (-line.rating.mu, -line.wins, line.snake))
 
 
@@ -185,25 +199,6 @@ def _update_history(history: History, game: StoredGame, seat: Seat, won: bool) -
         history.openings_won[seat.opening] += won
     if seat.killer is not None and seat.killer != seat.seat:
         history.killers[game.seats[seat.killer].snake] += 1
-
-
-def _build_standings_row(snake: str, history: History, rating: Rating) -> StandingsRow:
-    """Build the row of a snake from its accumulated results."""
-    p50, p99 = _percentiles(history.latencies, 50, 99)
-    return StandingsRow(
-        snake=snake,
-        games=history.games,
-        wins=history.wins,
-        draws=history.draws,
-        points=round(history.points, 2),
-        turns=round(history.turns / history.games, 1),
-        endings=dict(history.endings.most_common()),
-        p50=p50,
-        p99=p99,
-        problems=dict(history.problems.most_common()),
-        rating=rating,
-        moves=history.latencies.total(),
-    )
 
 
 def _percentiles(values: Counter[float], *percents: float) -> list[float | None]:

@@ -5,12 +5,13 @@ The command checks legal moves, speed and strength.
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from battlesnake_gym import snakes
@@ -57,7 +58,10 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     new = _checked_factory(_limited_factory(options.snake), options.max_move_time)
-    old = _named_factory(options.against) if options.against else None
+    old = None
+    if options.against:
+        limited = _limited_factory(options.against)
+        old = _run_calls_in(lambda board: snakes.named_errors(options.against), limited)
     try:
         for line in _iter_findings(new, old):
             sys.stdout.write(line + "\n")
@@ -69,6 +73,30 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def _run_calls_in(
+    context: Callable[[Board | None], AbstractContextManager[None]], make: StrategyFactory
+) -> StrategyFactory:
+    """Return a factory whose calls, and whose strategies' calls, run in a context.
+
+    Args:
+        context: Function of the position that returns the context; the position is None for a call
+            of the factory.
+        make: The factory to wrap.
+    """
+
+    def factory(seed: int) -> Strategy:
+        with context(None):
+            strategy = make(seed)
+
+        def decide(board: Board, seconds: float | None = None) -> Decision:
+            with context(board):
+                return snakes.to_decision(strategy(board, seconds))
+
+        return decide
+
+    return factory
+
+
 def _limited_factory(name: str) -> StrategyFactory:
     """Load a snake whose calls end the process after `_MAX_CALL_S` seconds."""
 
@@ -78,34 +106,11 @@ def _limited_factory(name: str) -> StrategyFactory:
         sys.stdout.flush()
         os._exit(1)
 
-    def limit(board: Board | None = None) -> AbstractContextManager[None]:
+    def limit(board: Board | None) -> AbstractContextManager[None]:
         return _watchdog.limit(_MAX_CALL_S, lambda: reject(board))
 
-    with limit(), snakes.named_errors(name, (ValueError, OSError)):
-        make = snakes.factory(name)
-
-    def factory(seed: int) -> Strategy:
-        with limit():
-            strategy = make(seed)
-
-        def decide(board: Board, seconds: float | None = None) -> Decision:
-            with limit(board):
-                return snakes.to_decision(strategy(board, seconds))
-
-        return decide
-
-    return factory
-
-
-def _named_factory(name: str) -> StrategyFactory:
-    """Load a snake that raises `snakes.named_errors`."""
-    make = _limited_factory(name)
-
-    def factory(seed: int) -> Strategy:
-        with snakes.named_errors(name):
-            return snakes.NamedStrategy(name, make(seed))
-
-    return factory
+    with limit(None), snakes.named_errors(name, (ValueError, OSError)):
+        return _run_calls_in(limit, snakes.factory(name))
 
 
 def _checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
@@ -119,30 +124,26 @@ def _checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
         max_ms: CPU time limit per move, in milliseconds.
     """
 
-    def factory(seed: int) -> Strategy:
-        strategy = make_strategy(make, seed)
+    @contextmanager
+    def check(board: Board | None) -> Iterator[None]:
+        began = time.process_time()
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # This clause also catches SystemExit.
+            raise _SnakeCheckError(
+                f"the snake raises {describe_exception(error)}, on this board:\n{board}"
+            ) from error
+        spent_ms = 1000 * (time.process_time() - began)
+        if board is not None and spent_ms > max_ms:
+            raise _SnakeCheckError(
+                f"the snake used {spent_ms:.0f} ms of CPU time for a move, more than "
+                f"{max_ms:g} ms, on this board:\n{board}"
+            )
 
-        def decide(board: Board, seconds: float | None = None) -> Decision:
-            began = time.process_time()
-            try:
-                decision = snakes.to_decision(strategy(board, seconds))
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # This clause also catches SystemExit.
-                raise _SnakeCheckError(
-                    f"the snake raises {describe_exception(error)}, on this board:\n{board}"
-                ) from error
-            spent_ms = 1000 * (time.process_time() - began)
-            if spent_ms > max_ms:
-                raise _SnakeCheckError(
-                    f"the snake used {spent_ms:.0f} ms of CPU time for a move, more than "
-                    f"{max_ms:g} ms, on this board:\n{board}"
-                )
-            return decision
-
-        return decide
-
-    return factory
+    # `make_strategy` raises the exceptions of ``make`` on the first move.
+    return _run_calls_in(check, functools.partial(make_strategy, make))
 
 
 def _iter_findings(new: StrategyFactory, old: StrategyFactory | None) -> Iterator[str]:
