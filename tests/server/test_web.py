@@ -190,9 +190,8 @@ def test_lists_of_many_games_are_paged_and_cached(tmp_path: Path) -> None:
         session.add_all([a_game(number, 1) for number in range(1_500)])
         session.commit()
     reads: list[str] = []
-    event.listen(
-        pages.database, "before_cursor_execute", lambda *told: reads.append(str(told[2:4]))
-    )
+    engine = pages.database.session().get_bind()
+    event.listen(engine, "before_cursor_execute", lambda *told: reads.append(str(told[2:4])))
     first = pages.client.get("/games?snake=ä0&tournament=1").text
     assert first.count('class="game"') == GAMES_PER_PAGE
     assert not any("latencies" in read for read in reads)

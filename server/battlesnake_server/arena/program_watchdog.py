@@ -7,6 +7,7 @@ reason.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -47,10 +48,8 @@ def _terminate_when_stdin_closes(program: subprocess.Popen[bytes]) -> None:
 
 def _signal_process_group(program: subprocess.Popen[bytes], number: int) -> None:
     """Send a signal to the program's process group."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(program.pid, number)
-    except ProcessLookupError:
-        return
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any, Never
 
 from tqdm import tqdm
@@ -49,7 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     options = command.parse_args(argv)
     if not search.COMPILED:
         raise ValueError(search.NOT_COMPILED_MESSAGE)
-    signal.signal(signal.SIGTERM, _exit_on_signal)
+    # `analyze_game` saves the unfinished analysis.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     if options.quiet:
         command.reject_given(options, ["json"], "with --quiet")
     if Path(options.game).exists():
@@ -119,11 +119,6 @@ def _make_progress_callback(bar: tqdm[Never], title: str) -> Callable[[GameAnaly
         bar.update(len(analysis.positions) - bar.n)
 
     return update_bar
-
-
-def _exit_on_signal(number: int, frame: FrameType | None) -> None:
-    """Exit on SIGTERM; `analyze_game` saves the unfinished analysis."""
-    sys.exit(128 + number)
 
 
 def parser() -> Parser:
