@@ -14,6 +14,7 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Decision
@@ -36,7 +37,7 @@ def referee(
     width: int = 7,
     height: int = 7,
     hurried: str = "",
-    **options: Any,
+    max_turns: int | None = None,
 ) -> GameRecord:
     """Play a game between URLs, served recorders and strategies.
 
@@ -56,8 +57,9 @@ def referee(
                     players.append(await stack.enter_async_context(player))
                 else:
                     players.append(LocalPlayer(who, timeout))
+            spec = GameSpec(len(table), width, height, max_turns=max_turns)
             names = [f"snake {seat}" for seat in range(len(table))]
-            return await play(game, width, height, names, players, **options)
+            return await play(game, spec, names, players)
 
     return asyncio.run(run())
 

@@ -21,6 +21,7 @@ from battlesnake_gym import rules
 from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.limited_view import limit_view
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import Game, State
 from battlesnake_server.arena.players import Body, MoveResponse, Player
@@ -97,22 +98,18 @@ class GameRecord:
 
 async def play(
     game: Game,
-    width: int,
-    height: int,
+    spec: GameSpec[int],
     names: Sequence[str],
     players: Sequence[Player],
-    max_turns: int | None = None,
     on_event: OnEvent | None = None,
 ) -> GameRecord:
-    """Play one game to its end, or up to turn ``max_turns``.
+    """Play one game to its end, or up to the turn limit of ``spec``.
 
     Args:
         game: Ruleset, map, settings and seed; the snakes' ids are derived from the game id.
-        width: Width of the board.
-        height: Height of the board.
+        spec: Board size and turn limit.
         names: Names of the snakes, in seat order.
         players: The players, in seat order. Players never raise an exception.
-        max_turns: Turn limit.
         on_event: Callback for the first position and for every turn played.
 
     Raises:
@@ -120,7 +117,7 @@ async def play(
     """
     game = replace(game, ruleset=rules.ruleset_name(game.ruleset), solo=game.solo or len(names) < 2)
     ids = [str(uuid.uuid5(uuid.NAMESPACE_OID, f"{game.id}/{seat}")) for seat in range(len(names))]
-    state = rules.start(game, width, height, ids)
+    state = rules.start(game, spec.width, spec.height, ids)
     for snake, name, player in zip(state.snakes, names, players, strict=True):
         snake.name = name
         snake.customizations = await player.fetch_customization()
@@ -132,7 +129,7 @@ async def play(
         on_event(first.copy())
     turns: list[Turn] = []
     while True:
-        over = rules.is_over(game, state) or state.turn == max_turns
+        over = rules.is_over(game, state) or state.turn == spec.max_turns
         turn = await seated.request_moves()
         if over:
             break

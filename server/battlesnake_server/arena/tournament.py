@@ -199,12 +199,12 @@ class GameResult:
 
     @classmethod
     def from_record(
-        cls, scheduled: ScheduledGame, game_id: str, record: GameRecord, replay: Path | None
+        cls, scheduled: ScheduledGame, record: GameRecord, replay: Path | None
     ) -> GameResult:
         """Build the result from a game's record."""
         return cls(
             scheduled=scheduled,
-            uuid=game_id,
+            uuid=record.first.game.id,
             turns=len(record.turns),
             finished=record.finished,
             winner=record.winner,
@@ -502,7 +502,7 @@ def play_scheduled_game(
         Replay(record.first, record.turns).save(path)
     if on_game_event is not None:
         on_game_event(game_id, None)
-    return GameResult.from_record(scheduled, game_id, record, path)
+    return GameResult.from_record(scheduled, record, path)
 
 
 def replay_path(directory: Path, number: int, game_id: str) -> Path:
@@ -523,9 +523,7 @@ async def _play_with_referee(
     game = replace(spec.game, seed=seed, id=game_id, timeout=settings.timeout)
     with mask_signal(signal.SIGTERM, block=False):
         async with opening as players:
-            return await play(
-                game, spec.width, spec.height, labels, players, spec.max_turns, on_event
-            )
+            return await play(game, spec, labels, players, on_event)
 
 
 def _play_without_referee(

@@ -277,11 +277,9 @@ class Arena:
         async with open_players(request.snakes, request.timeout / 1000, request.seed) as players:
             return await play(
                 request.build_game(game.id),
-                request.game_spec.width,
-                request.game_spec.height,
+                request.game_spec,
                 request.labels,
                 keyboard + players,
-                request.game_spec.max_turns,
                 functools.partial(self._on_event, game),
             )
 
@@ -314,7 +312,7 @@ class Arena:
             number = 0 if last is None else last + 1
             path = replay_path(self._replays / "started-here", number, game.id)
             scheduled = ScheduledGame(number, game.request.seed, tuple(range(len(record.seats))))
-            result = GameResult.from_record(scheduled, game.id, record, path)
+            result = GameResult.from_record(scheduled, record, path)
             session.add(StoredGame.from_result(result, tournament.id, game.request.labels))
             try:
                 Replay(record.first, record.turns).save(path)
