@@ -25,7 +25,6 @@ from battlesnake_gym.common.command_line import (
 )
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
-from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import Database
 from battlesnake_server.arena.gauntlet import (
     LEAGUE_ONLY_FIELDS,
@@ -45,7 +44,7 @@ from battlesnake_server.commands.arena_command import (
     raise_on_stop_signal,
     report_stop,
 )
-from battlesnake_server.commands.league_command import reject_unused_options
+from battlesnake_server.commands.league_command import load_snakes
 
 _RESUME_HINT = "finished games are stored; the same command plays the rest"
 
@@ -55,15 +54,12 @@ def main(argv: list[str] | None = None) -> int:
     """Play the missing games and print the table; return 2 for a usage error."""
     command = parser()
     arguments = command.parse_args(argv)
-    plan = LeagueConfig.load(arguments.file, rejected_fields=LEAGUE_ONLY_FIELDS)
-    plan.check_snakes()
-    reject_unused_options(plan, command, arguments)
+    players = load_snakes(command, arguments, LEAGUE_ONLY_FIELDS)
     if arguments.clock == "cpu":
-        _check_equal_cpu(plan)
+        _check_equal_cpu(players.plan)
     database = Database(arguments.database)
-    addresses = AddressPolicy.from_options(arguments)
     try:
-        with raise_on_stop_signal(), LeagueSnakes(plan, addresses) as players, database.lock():
+        with raise_on_stop_signal(), players, database.lock():
             try:
                 _start_programs(players)
             except ConnectionError as error:

@@ -7,6 +7,7 @@ import functools
 import os
 import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -56,14 +57,11 @@ def main(argv: list[str] | None = None) -> int:
         command.reject_given(arguments, sorted(names), "with --check-health")
     if arguments.file is None:
         raise ValueError("name the league file; --print-example prints an example")
-    plan = LeagueConfig.load(arguments.file)
-    plan.check_snakes()
-    reject_unused_options(plan, command, arguments)
+    players = load_snakes(command, arguments)
     token = arguments.token_file and _load_or_create_token(arguments.token_file)
     database = None if arguments.check_health else Database(arguments.database)
-    addresses = AddressPolicy.from_options(arguments)
     try:
-        with raise_on_stop_signal(), LeagueSnakes(plan, addresses) as players:
+        with raise_on_stop_signal(), players:
             if database is None:
                 return _print_health(players)
             with database.lock():
@@ -103,17 +101,27 @@ def _run_league(
     return 0
 
 
-def reject_unused_options(
-    plan: LeagueConfig, command: Parser, arguments: argparse.Namespace
-) -> None:
-    """Reject options of `address_policy.add_options` without effect on the snakes of a plan.
+def load_snakes(
+    command: Parser, arguments: argparse.Namespace, rejected_fields: Sequence[str] = ()
+) -> LeagueSnakes:
+    """Load and check the snakes of the league file ``arguments.file``.
 
-    The address of a program is always allowed, but the program may respond with a redirect.
+    Args:
+        command: The parser of the command.
+        arguments: Parsed options, including the options of `address_policy.add_options`.
+        rejected_fields: Names of fields that the command does not support.
+
+    Raises:
+        ValueError: If the file is invalid, a snake cannot play, or an option has no effect.
     """
-    programs = [one for one in plan.entrants if one.command]
-    names = ["allow_networks"] if programs else address_policy.OPTIONS
+    plan = LeagueConfig.load(arguments.file, rejected_fields)
+    plan.check_snakes()
+    # The address of a program is always allowed, but the program may respond with a redirect.
+    has_program = any(one.command for one in plan.entrants)
+    names = ["allow_networks"] if has_program else address_policy.OPTIONS
     sources = [one.source for one in plan.entrants if not one.command]
     address_policy.reject_unused_options(command, arguments, sources, names)
+    return LeagueSnakes(plan, AddressPolicy.from_options(arguments))
 
 
 def _print_health(players: LeagueSnakes) -> int:
