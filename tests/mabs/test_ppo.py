@@ -113,9 +113,8 @@ def test_a_turned_board_is_played_as_it_lies(ppo: Any) -> None:
         for way in range(8):
             values = np.zeros(seen.shape, np.float32)
             ways = np.full(len(seen), way)
-            sampled_actions = runner._sample_actions(values, ways, ways < 0)
-            frames, masks, moves, _, actions, acting = sampled_actions
-            np.testing.assert_array_equal(acting, seen)
+            frames, masks, moves, _, actions = runner._sample_actions(values, ways, ways < 0)
+            assert len(moves) == seen.sum()
             columns = {"obs": observations, "new_obs": observations, "mask": mask}
             turned = symmetry_transforms.transform_batch(
                 columns | {"actions": actions[seen]}, way, ["mask"], runner.env.observation

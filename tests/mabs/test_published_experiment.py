@@ -62,7 +62,7 @@ def test_the_graphs_have_the_claims_next_to_our_results(
     folder = tmp_path / "some"
     for name, reward, length in (("mxnet-1-core", 10, 20), ("dqn-1-core", 80, 50)):
         write_curve(folder / f"some-{name}", reward, length)
-    assert experiment("--dir", str(folder), "--_draw-only") == 0
+    assert experiment("--dir", str(folder), "--draw-only") == 0
     said = capsys.readouterr().out
     assert re.search(r"^MXNet DQN, 1 core +2\.0 +10\.0 +20\.0 +1\.0 +1\.0 ", said, re.M), said
     assert re.search(r"^DQN, 1 core +2\.0 +80\.0 +50\.0 +8\.0 +2\.5 +at least 7\.5 x", said, re.M)

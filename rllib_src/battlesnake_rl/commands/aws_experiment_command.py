@@ -225,7 +225,7 @@ def parser() -> Parser:
     """Return the command's parser."""
     parser = Parser(
         prog=_PROG,
-        description="Train the five policies of the article on distributed training, and _draw its "
+        description="Train the five policies of the article on distributed training, and draw its "
         "two graphs with its claims next to ours. By default, SageMaker is simulated on this "
         "machine: the trainings run in turn, and one simulated minute is one CPU minute of the "
         "busiest simulated core. The same command resumes an interrupted experiment, also with "
@@ -238,7 +238,7 @@ def parser() -> Parser:
         help=f"trainings to run (default: all): {', '.join(arm.name for arm in ARMS)}")  # fmt: skip
     add("--dir", type=job_dir, default=Path("published-experiment"),
         help="directory of the jobs and the graphs; its name begins the jobs' names")  # fmt: skip
-    add("--_draw-only", action="store_true", help="_draw the graphs of the existing curves")
+    add("--draw-only", action="store_true", help="draw the graphs of the existing curves")
     add("--account", action="store_true", help="start the real jobs in your AWS account, at once")
     add("--role", help="IAM role of the real jobs (default: the role of this notebook)")
     add("--image-uri", help="training image (default: battlesnake-training:latest in your ECR)")
@@ -267,12 +267,12 @@ def main(argv: list[str] | None = None) -> int:
             command.reject_given(arguments, ["role", "image_uri"], "without --account")
         if arguments.draw_only:
             names = ("minutes", "arms", "role", "image_uri")
-            command.reject_given(arguments, names, "with --_draw-only")
+            command.reject_given(arguments, names, "with --draw-only")
         else:
             failed = _Experiment(arguments, x_column).run(arms, runs, titles)
         drawn = {name: run for name, run in runs.items() if _trained_minutes(run, x_column) > 0}
         if not drawn:
-            hint = "leave out --_draw-only" if arguments.draw_only else "see the lines above"
+            hint = "leave out --draw-only" if arguments.draw_only else "see the lines above"
             return print_error(_PROG, f"{folder} has no curves; {hint}")
         _draw(drawn, titles, folder / _GRAPH_FILE, x_column)
     except ValueError as error:

@@ -60,7 +60,7 @@ def use_episodes(config: Any) -> bool:
 
 
 class _Callbacks:
-    """_Callbacks of an env runner, and its games as RLlib episodes if a callback uses episodes.
+    """Callbacks of an env runner, and its games as RLlib episodes if a callback uses episodes.
 
     Args:
         runner: Env runner that plays the games.
