@@ -54,13 +54,16 @@ _SUPPORTED_FIELD_NAMES = """
 SUPPORTED_FIELDS = frozenset(_SUPPORTED_FIELD_NAMES.split())
 """Fields of RLlib's configuration that work as documented by RLlib."""
 
-_INTERNAL_FIELD_NAMES = """
-    class in_evaluation is_online _is_frozen _validate_config simple_optimizer learner_config_dict
-    __stdout_file__ __stderr_file__ __trial_info__
-"""
+INTERNAL_FIELDS = frozenset(
+    (
+        *("class", "in_evaluation", "is_online", "_is_frozen", "_validate_config"),
+        *("simple_optimizer", "learner_config_dict"),
+    )
+)
+"""Fields that RLlib sets itself, and fields reserved for custom learners."""
 
-INTERNAL_FIELDS = frozenset(_INTERNAL_FIELD_NAMES.split())
-"""Fields that RLlib or Ray Tune sets itself, and fields reserved for custom learners."""
+_TUNE_FIELDS = frozenset(("__stdout_file__", "__stderr_file__", "__trial_info__"))
+"""Fields that Ray Tune adds to the configuration of a trial."""
 
 _FIXED_FIELD_VALUES = {"merge_env_runner_states": False}
 """Fields without an effect whose value differs from RLlib's default."""
@@ -168,9 +171,10 @@ def check_settings(config: AlgorithmConfig) -> None:
     default = type(config)()
     ours = _get_public_fields(default).keys() - plain.keys()
     known = _supported_fields(config.settings_class) | ours
+    passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS
     faults = []
     for name, value in _get_public_fields(config).items():
-        if name in known | INTERNAL_FIELDS:
+        if name in passed_over:
             continue
         if name not in plain:
             faults.append(unknown_name_message("setting", name, sorted(known)))
