@@ -48,6 +48,18 @@ class _NoLearner(TorchLearner):  # type: ignore[misc]
         raise NotImplementedError
 
 
+class _RandomAgentConfig(AlgorithmConfig):  # type: ignore[misc]
+    """RLlib's default configuration, with `_RandomModule` and `_NoLearner`."""
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or RandomAgent)
+        self.training(train_batch_size_per_learner=2000, learner_class=_NoLearner)
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """Return the specification of `_RandomModule`."""
+        return RLModuleSpec(module_class=_RandomModule)
+
+
 class RandomAgent(Algorithm):  # type: ignore[misc]
     """Agent that plays random actions.
 
@@ -56,11 +68,8 @@ class RandomAgent(Algorithm):  # type: ignore[misc]
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return RLlib's default configuration, with a random module and without a learner."""
-        config = AlgorithmConfig(algo_class=cls)
-        config.training(train_batch_size_per_learner=2000, learner_class=_NoLearner)
-        config.rl_module(rl_module_spec=RLModuleSpec(module_class=_RandomModule))
-        return config
+        """Return the default configuration of the random agent."""
+        return _RandomAgentConfig()
 
     def training_step(self) -> None:
         """Play random actions and report the finished episodes."""
