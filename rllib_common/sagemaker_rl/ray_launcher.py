@@ -273,7 +273,7 @@ class SageMakerRayLauncher:
             _check_overrides(settings, overrides)
             _check_evaluation(given, overrides)
             settings.check_early(overrides)
-            _check_unused_settings(settings, os.environ)
+            _check_unused_settings(settings)
             membership = Membership.from_environment(settings)
         except ValueError as error:
             report_failure(name_as_given(str(error)), prog=prog)
@@ -375,12 +375,12 @@ _JOB_SETTINGS = (
 """Hyperparameters that have an effect only in a SageMaker job, or if two jobs form a cluster."""
 
 
-def _check_unused_settings(settings: Any, environ: Mapping[str, str]) -> None:
+def _check_unused_settings(settings: Any) -> None:
     """Reject hyperparameters of SageMaker jobs on a machine without a job.
 
     A job accepts the hyperparameters, because several jobs may share one configuration.
     """
-    if environ.get("SM_HOSTS") or settings.rl_cluster_type is not None:
+    if os.environ.get("SM_HOSTS") or settings.rl_cluster_type is not None:
         return
     defaults = {one.name: one.metadata["default"] for one in fields(settings)}
     for name in _JOB_SETTINGS:

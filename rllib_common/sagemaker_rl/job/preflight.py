@@ -45,8 +45,10 @@ from sagemaker_rl.job.source_files import (
 
 _DOCKERFILE_PATH = "deployment/training/Dockerfile"
 """Path of the training image's Dockerfile in the repository."""
-_MISSING_IMAGE_ERROR_CODES = ("RepositoryNotFoundException", "ImageNotFoundException")
-"""Error codes with which ECR reports that an image does not exist."""
+_MALFORMED = "malformed"
+"""Code of a request that boto3 rejects, in addition to the error codes of AWS."""
+_MISSING_IMAGE_CODES = (_MALFORMED, "RepositoryNotFoundException", "ImageNotFoundException")
+"""Codes of a request for an image that does not exist."""
 
 
 class PreflightError(ValueError):
@@ -80,6 +82,16 @@ def check(estimator: Any, inputs: Any = None) -> None:
         raise PreflightError(
             "\n".join(["this job cannot work:", *(f"- {one}" for one in problems)])
         )
+
+
+def _send_request(call: Callable[..., Any], **arguments: Any) -> tuple[dict[str, Any], str]:
+    """Return the response of AWS and "", or {} and the code of the error."""
+    try:
+        return call(**arguments), ""
+    except ParamValidationError:
+        return {}, _MALFORMED
+    except ClientError as error:
+        return {}, error.response["Error"]["Code"]
 
 
 def _check_instances(estimator: Any) -> Iterator[str]:
@@ -193,13 +205,11 @@ def _check_image(estimator: Any) -> Iterator[str]:
     else:
         ecr = session.boto_session.client("ecr")
         image = {"imageDigest" if mark == "@" else "imageTag": version or "latest"}
-        try:
-            ecr.describe_images(registryId=account, repositoryName=repository, imageIds=[image])
-        except ParamValidationError:
+        _, code = _send_request(
+            ecr.describe_images, registryId=account, repositoryName=repository, imageIds=[image]
+        )
+        if code in _MISSING_IMAGE_CODES:
             yield f"there is no image {uri}; {build}"
-        except ClientError as error:
-            if error.response["Error"]["Code"] in _MISSING_IMAGE_ERROR_CODES:
-                yield f"there is no image {uri}; {build}"
 
 
 def _check_role(estimator: Any) -> Iterator[str]:
@@ -210,14 +220,13 @@ def _check_role(estimator: Any) -> Iterator[str]:
     if arn.startswith("arn:") and ":role/" not in arn:
         yield f"role {arn} is not a role; {hint}"
         return
-    try:
-        role = estimator.sagemaker_session.boto_session.client("iam").get_role(RoleName=name)
-    except ClientError as error:
-        if error.response["Error"]["Code"] == "NoSuchEntity":
-            yield f"there is no role {name} in this account; {hint}"
-        return
-    trusted = json.dumps(role["Role"]["AssumeRolePolicyDocument"])
-    if "sagemaker.amazonaws.com" not in trusted:
+    iam = estimator.sagemaker_session.boto_session.client("iam")
+    found, code = _send_request(iam.get_role, RoleName=name)
+    if code == "NoSuchEntity":
+        yield f"there is no role {name} in this account; {hint}"
+    elif found and "sagemaker.amazonaws.com" not in json.dumps(
+        found["Role"]["AssumeRolePolicyDocument"]
+    ):
         yield (
             f"SageMaker may not assume role {name}: its trust policy does not name "
             f"sagemaker.amazonaws.com; {hint}"
@@ -246,21 +255,18 @@ def _check_buckets(estimator: Any) -> Iterator[str]:
             continue
         try:
             bucket, _ = split_s3_uri(str(uri))
-            where = s3.head_bucket(Bucket=bucket).get("BucketRegion", region)
         except ValueError as error:
             yield f"{argument}: {error}"
             continue
-        except ParamValidationError:
+        found, code = _send_request(s3.head_bucket, Bucket=bucket)
+        where = found.get("BucketRegion", region)
+        if code == _MALFORMED:
             yield f"{argument}: {bucket} is not a valid bucket name; use s3://BUCKET/FOLDER"
-            continue
-        except ClientError as error:
-            code = error.response["Error"]["Code"]
-            if code == "404":
-                yield f"{argument}: there is no bucket {bucket}; create it in {region}"
-            elif code == "403":
-                yield f"{argument}: you have no access to the bucket {bucket}; use another bucket"
-            continue
-        if where != region:
+        elif code == "404":
+            yield f"{argument}: there is no bucket {bucket}; create it in {region}"
+        elif code == "403":
+            yield f"{argument}: you have no access to the bucket {bucket}; use another bucket"
+        elif where != region:
             yield (
                 f"{argument}: the bucket {bucket} is in {where}, but the job runs in {region}; use "
                 f"a bucket in {region}, such as {session.default_bucket()}"
@@ -332,17 +338,16 @@ def _check_channel_data(estimator: Any, addresses: Mapping[str, str]) -> Iterato
             continue
         try:
             bucket, key = split_s3_uri(address)
-            found = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)["KeyCount"]
         except ValueError as error:
             yield f"channel {name!r}: {error}"
-        except ParamValidationError:
+            continue
+        found, code = _send_request(s3.list_objects_v2, Bucket=bucket, Prefix=key, MaxKeys=1)
+        if code == _MALFORMED:
             yield f"channel {name!r}: {bucket} is not a valid bucket name; use s3://BUCKET/..."
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "NoSuchBucket":
-                yield f"channel {name!r}: there is no bucket {bucket}"
-        else:
-            if not found:
-                yield f"channel {name!r}: there is nothing at {address}; check the URI"
+        elif code == "NoSuchBucket":
+            yield f"channel {name!r}: there is no bucket {bucket}"
+        elif found and not found["KeyCount"]:
+            yield f"channel {name!r}: there is nothing at {address}; check the URI"
 
 
 def _split_tuner(given: Any) -> tuple[Any, Any]:
