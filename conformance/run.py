@@ -172,8 +172,8 @@ class _Outcome:
 
 
 @dataclass
-class Comparison:
-    """Comparison of recorded and played positions of one game.
+class _Comparison:
+    """_Comparison of recorded and played positions of one game.
 
     ``tied`` maps an eliminated snake to the killer that the comparison accepted as a tie.
     """
@@ -259,10 +259,10 @@ def _describe_difference(label: str, want: object, got: object) -> str:
     )
 
 
-def play_recording(engine: Engine, recording: Recording) -> _Outcome:
+def _play_recording(engine: Engine, recording: Recording) -> _Outcome:
     """Play one recorded game with an engine up to the first difference."""
     header, frames, end = recording.header, recording.frames, recording.end
-    compare, lacks = Comparison(header, engine.lacks), engine.lacks
+    compare, lacks = _Comparison(header, engine.lacks), engine.lacks
     reload_each_turn = bool({"f", "hz"} & lacks)
     turns, turn = 0, frames[0]["t"]
 
@@ -318,21 +318,21 @@ def play_recording(engine: Engine, recording: Recording) -> _Outcome:
     return make_outcome("agrees")
 
 
-def play_recordings(engine: Engine, games: Iterator[Recording]) -> Iterator[_Outcome]:
+def _play_recordings(engine: Engine, games: Iterator[Recording]) -> Iterator[_Outcome]:
     """Play every recorded game with one engine.
 
     A failure of the engine counts as a difference and restarts the engine.
     """
     for recording in games:
         try:
-            yield play_recording(engine, recording)
+            yield _play_recording(engine, recording)
         except (_EngineFailedError, KeyError) as error:
             yield _Outcome("differs", recording, rule="none", details=(f"engine failed: {error}",))
             engine.stop()
             engine.start()
 
 
-def find_view_differences(engine: Engine, path: Path) -> Iterator[tuple[str, str]]:
+def _find_view_differences(engine: Engine, path: Path) -> Iterator[tuple[str, str]]:
     """Compare the recorded views of snakes with a view radius.
 
     Each view is requested with both placeholders of hidden segments.
@@ -444,7 +444,7 @@ def _run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, _Ou
     for mutant in json.loads((_FOLDER / "mutants.json").read_text()):
         engine = Engine(name, [*command, "--mutant", mutant["rule"]], timeout_s)
         chosen = [p for p in files if p.name.split(".")[0] == mutant["games"]] or files
-        outcomes = play_recordings(engine, chain.from_iterable(map(iter_recordings, chosen)))
+        outcomes = _play_recordings(engine, chain.from_iterable(map(iter_recordings, chosen)))
         yield mutant["rule"], next((o for o in outcomes if o.verdict == "differs"), None)
         engine.stop()
 
@@ -505,7 +505,7 @@ def main(argv: list[str] | None = None) -> int:
         started_at = time.perf_counter()
         try:
             games = chain.from_iterable(map(iter_recordings, files))
-            found = outcomes[engine.name] = list(play_recordings(engine, games))
+            found = outcomes[engine.name] = list(_play_recordings(engine, games))
         except ValueError as error:
             parser.error(str(error))
         finally:
@@ -529,7 +529,7 @@ def main(argv: list[str] | None = None) -> int:
 def _print_views(engine: Engine, max_differences: int) -> bool:
     """Compare all recorded views, print the result, and return whether a view differs."""
     try:
-        views = list(find_view_differences(engine, _FOLDER / "views.jsonl.xz"))
+        views = list(_find_view_differences(engine, _FOLDER / "views.jsonl.xz"))
     except _EngineFailedError as error:
         views = [("engine failed", str(error))]
     finally:

@@ -18,7 +18,7 @@ import pytest
 from battlesnake_gym import rules
 from battlesnake_gym.engine import engine as compiled
 from conformance import run
-from conformance.run import Comparison, Engine, Recording
+from conformance.run import Engine, Recording, _Comparison
 from tests import processes
 
 KIT = Path(run.__file__).parent
@@ -86,7 +86,7 @@ def test_our_engines_agree_with_the_official_engine(
     """Play from the seeds; C rejects only artificial boards, the search unsupported positions."""
     if which != "python" and not compiled.COMPILED:
         pytest.skip("the engine was not built")
-    found = list(run.play_recordings(engine(f"battlesnake_{which}"), iter(games(name))))
+    found = list(run._play_recordings(engine(f"battlesnake_{which}"), iter(games(name))))
     assert [str(one) for one in found if one.verdict == "differs"] == []
     agree = sum(one.verdict == "agrees" for one in found)
     least = {"python": len(found), "c": 23 if name == "_synthetic" else len(found)}
@@ -106,7 +106,7 @@ def test_they_agree_on_the_games_that_python_recorded(
     recorded = [game for path in MORE for game in run.iter_recordings(path)]
     assert len(recorded) == 4 * sum(len(games(path.name.split(".")[0])) for path in FILES)
     assert len({game.header["id"] for game in recorded}) == len(recorded)
-    found = list(run.play_recordings(engine(f"battlesnake_{which}"), iter(recorded)))
+    found = list(run._play_recordings(engine(f"battlesnake_{which}"), iter(recorded)))
     assert [str(one) for one in found if one.verdict == "differs"] == []
     least = {"python": 1440, "c": 1200, "search": 500}
     assert sum(one.verdict == "agrees" for one in found) >= least[which]
@@ -122,7 +122,7 @@ def test_any_engine_can_record_games(tmp_path: Path, engine: Callable[[str], Eng
         game.header["id"]: game for game in run.iter_recordings(KIT / "more" / "hz_rings.jsonl.xz")
     }
     assert [ours[game.header["id"]] for game in recorded] == recorded
-    found = run.play_recordings(engine("battlesnake_c"), iter(recorded))
+    found = run._play_recordings(engine("battlesnake_c"), iter(recorded))
     assert [one.verdict for one in found] == ["agrees"] * len(recorded)
 
 
@@ -160,7 +160,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant["rule"]))
 def test_a_broken_rule_is_detected(mutant: dict[str, str], broken: Callable[[str], Engine]) -> None:
-    outcomes = run.play_recordings(broken(mutant["rule"]), iter(games(mutant["games"])))
+    outcomes = run._play_recordings(broken(mutant["rule"]), iter(games(mutant["games"])))
     noticed = next(one for one in outcomes if one.verdict == "differs")
     assert noticed.details
     assert noticed.rule.endswith(")") or "cannot continue" in noticed.details[0]
@@ -176,14 +176,14 @@ class TestComparison:
         recorded = recording.frames[-1]
         played = copy.deepcopy(recorded)
         (played if key in played else played["s"][0])[key] = [9, 9] if key in ("f", "b") else []
-        compare = Comparison(recording.header)
+        compare = _Comparison(recording.header)
         assert compare.find_differences(recorded, recorded) == []
         assert [found for found, _ in compare.find_differences(recorded, played)] == [
             key.replace("s", "b")
         ]
         if key != "s":
             assert (
-                Comparison(recording.header, frozenset({key})).find_differences(recorded, played)
+                _Comparison(recording.header, frozenset({key})).find_differences(recorded, played)
                 == []
             )
 
@@ -193,17 +193,17 @@ class TestComparison:
         cells = sorted(run.parse_cells(recorded["hz"]), reverse=True)
         played = recorded | {"hz": [number for cell in cells for number in cell]}
         exact = {**recording.header, "hazardOrderExact": True}
-        assert Comparison(recording.header).find_differences(recorded, played) == []
-        assert Comparison(exact).find_differences(recorded, played) != []
+        assert _Comparison(recording.header).find_differences(recorded, played) == []
+        assert _Comparison(exact).find_differences(recorded, played) != []
         played["hz"] = [*played["hz"], *cells[0]]
-        assert Comparison(recording.header).find_differences(recorded, played) != []
+        assert _Comparison(recording.header).find_differences(recorded, played) != []
 
     def test_culprits_may_tie_among_more_than_12_snakes_of_equal_length_only(self) -> None:
         names = [f"s{i}" for i in range(13)]
         header = games("_synthetic")[0].header | {"snakes": names}
         snakes: list[Any] = [{"hp": 9, "b": [i, 0] * (3 + i // 12)} for i in range(13)]
         snakes[0] |= {"x": "snake-collision", "by": "s1", "on": 5}
-        compare = Comparison(header)
+        compare = _Comparison(header)
 
         def details(by: str, few: int = 13) -> list[tuple[str, str]]:
             recorded: dict[str, Any] = {"t": 5, "s": snakes[:few], "f": [], "hz": []}
@@ -228,17 +228,17 @@ def test_ends_are_compared(
     python = engine("battlesnake_python")
     game = next(g for g in games("standard") if g.end["reason"] == "over")
     changed = replace(game, end=game.end | end)
-    assert re.search(message, str(run.play_recording(python, changed)))
+    assert re.search(message, str(run._play_recording(python, changed)))
     at_cap = game.header | {"maxTurns": len(game.frames) - 1}
-    assert run.play_recording(python, replace(changed, header=at_cap)).verdict == (
+    assert run._play_recording(python, replace(changed, header=at_cap)).verdict == (
         "agrees" if end["reason"] == "cap" else "differs"
     )
     shorter = replace(game, frames=game.frames[:-1])
-    assert re.search(r"over.* False", str(run.play_recording(python, shorter)))
+    assert re.search(r"over.* False", str(run._play_recording(python, shorter)))
     longer = replace(game, frames=[*game.frames, game.frames[-1]])
-    assert "continues" in str(run.play_recording(python, longer))
+    assert "continues" in str(run._play_recording(python, longer))
     capped = next(g for g in games("hz_rivers_bridges") if g.end["reason"] == "cap")
-    crash = run.play_recording(python, replace(capped, end=capped.end | {"reason": "panic"}))
+    crash = run._play_recording(python, replace(capped, end=capped.end | {"reason": "panic"}))
     assert "crashes" in str(crash)
 
 
@@ -320,12 +320,12 @@ def test_views_agree_with_the_recorded_ones(
         monkeypatch.setattr(
             python, "request", lambda m: ask(m | {"radius": max(0, m["radius"] - 1)})
         )
-    views = list(run.find_view_differences(python, KIT / "views.jsonl.xz"))
+    views = list(run._find_view_differences(python, KIT / "views.jsonl.xz"))
     assert len(views) == 4930
     different = [name for name, difference in views if difference]
     assert len(different) > 1000 if is_shorter else not different
 
 
 def test_an_engine_without_a_view_radius_is_named(engine: Callable[[str], Engine]) -> None:
-    found = list(run.find_view_differences(engine("battlesnake_c"), KIT / "views.jsonl.xz"))
+    found = list(run._find_view_differences(engine("battlesnake_c"), KIT / "views.jsonl.xz"))
     assert found == [("refused", "the engine has no view radius")]

@@ -198,16 +198,16 @@ def _create_receipt(
     try:
         for name, job in _JOBS.items():
             with _record_errors(steps[name]):
-                jobs[name] = start_job(place, job, outputs, prefix)
+                jobs[name] = _start_job(place, job, outputs, prefix)
             if name in jobs and not place.side_by_side:
                 finish_job(name)
         with _record_errors(steps["snake"]):
-            check_snake(place, folder, steps["snake"])
+            _check_snake(place, folder, steps["snake"])
         for name in jobs if place.side_by_side else ():
             finish_job(name)
     finally:
         names = [one.latest_training_job.name for one in jobs.values()]
-        delete_resources(place, outputs["Bucket"], prefix, names)
+        _delete_resources(place, outputs["Bucket"], prefix, names)
     return {
         "when": f"{began:%Y-%m-%d %H:%M} UTC",
         "where": place.account.region if place.side_by_side else _SIMULATED_ACCOUNT,
@@ -230,7 +230,7 @@ def _record_errors(note: dict[str, Any]) -> Iterator[None]:
         note["error"] = f"{type(error).__name__}: {error}"
 
 
-def start_job(
+def _start_job(
     place: _ReceiptAccount, job: _ReceiptJob, outputs: Mapping[str, str], prefix: str
 ) -> Any:
     """Check a training job with preflight, start the job and return its estimator."""
@@ -321,7 +321,7 @@ def _read_job_log(place: _ReceiptAccount, name: str) -> str:
     return printed.getvalue()
 
 
-def check_snake(place: _ReceiptAccount, folder: Path, note: dict[str, Any]) -> None:
+def _check_snake(place: _ReceiptAccount, folder: Path, note: dict[str, Any]) -> None:
     """Deploy a snake, request moves, publish another snake, and delete the stack.
 
     The function adds the results to ``note``.
@@ -370,7 +370,7 @@ def _send_timed_request(url: str, body: bytes | None = None) -> tuple[int, dict[
     return round(1000 * (time.monotonic() - began)), found
 
 
-def delete_resources(place: _ReceiptAccount, bucket: str, prefix: str, names: list[str]) -> None:
+def _delete_resources(place: _ReceiptAccount, bucket: str, prefix: str, names: list[str]) -> None:
     """Delete all resources of the test that still exist.
 
     The resources include the training jobs ``names``.

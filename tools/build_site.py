@@ -90,11 +90,11 @@ def main() -> None:
         draw_gallery.write_gallery(_DOCS_FOLDER / "_gallery")
         _run_sphinx(arguments.output)
     if arguments.only != "pages":
-        write_play_page(arguments.output / "docs" / "play")
-        write_start_page(arguments.output)
+        _write_play_page(arguments.output / "docs" / "play")
+        _write_start_page(arguments.output)
 
 
-def write_start_page(folder: Path) -> None:
+def _write_start_page(folder: Path) -> None:
     """Write the start page.
 
     The page contains the playable game. Its links are relative to ``docs/play/``.
@@ -104,7 +104,7 @@ def write_start_page(folder: Path) -> None:
     (folder / "index.html").write_text(based)
 
 
-def write_play_page(folder: Path) -> None:
+def _write_play_page(folder: Path) -> None:
     """Write the page with the playable game and its files into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PAGE_FILES:
@@ -129,7 +129,7 @@ def write_play_page(folder: Path) -> None:
         },
         "LAYERS": _write_policy(folder / "policy.bin"),
         "LEARNED_RULES": json.loads(SHIPPED_POLICY.with_suffix(".json").read_text())["rulesets"],
-        "LOOKS": snake_customizations(),
+        "LOOKS": _snake_customizations(),
         "MISTAKES": {
             "analysisNodes": position_analysis.ANALYSIS_NODES,
             "blunder": mistakes.BLUNDER_LOSS,
@@ -200,7 +200,7 @@ def _quantize_rows(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], N
     return np.stack(tried)[best, every, 0], np.stack(whole)[best, every]
 
 
-def snake_customizations() -> list[dict[str, Any]]:
+def _snake_customizations() -> list[dict[str, Any]]:
     """Return the customizations of the snakes, starting with the snake of the visitor.
 
     Color-blind visitors can distinguish the colors.

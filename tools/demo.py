@@ -53,7 +53,7 @@ def _print_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def run_command(*arguments: object) -> None:
+def _run_command(*arguments: object) -> None:
     """Print and run a command.
 
     The program exits if the command fails.
@@ -113,7 +113,7 @@ def _wait_for_server(url: str, server: subprocess.Popen[bytes]) -> None:
     sys.exit(f"demo: the server at {url} did not respond within {_START_TIMEOUT_S} s")
 
 
-def play_first_game() -> None:
+def _play_first_game() -> None:
     """Play a game and print the board in the terminal.
 
     An interactive terminal shows every turn. Any other output contains every tenth turn.
@@ -155,17 +155,17 @@ def main() -> None:
     )
     args = parser.parse_args()
     if args.first_game:
-        play_first_game()
+        _play_first_game()
         return
     training, replays = args.folder / "run", args.folder / "replays"
     policy, results = args.folder / "policy.onnx", quote(str(args.folder / "results.sqlite"))
     shutil.rmtree(_ROOT / replays, ignore_errors=True)
 
-    run_command(
+    _run_command(
         PROGRAM_PATH, "train", "--minutes", f"{args.minutes:g}",
         "--runs-dir", args.folder, "--name", training.name, "--no-resume",
     )  # fmt: skip
-    run_command(PROGRAM_PATH, "runs", "export", training, "--output", policy)
+    _run_command(PROGRAM_PATH, "runs", "export", training, "--output", policy)
     with contextlib.ExitStack() as servers:
         urls = []
         for name, (color, head, tail) in _CUSTOMIZATIONS.items():
@@ -174,7 +174,7 @@ def main() -> None:
             urls.append(
                 f"{name}={servers.enter_context(_serve_snake(*chosen, *looks, '--send-decisions'))}"
             )
-        run_command(
+        _run_command(
             PROGRAM_PATH, "arena", *urls, "--games", args.games, "--replays", replays,
             "--database", f"sqlite:///{results}",
         )  # fmt: skip

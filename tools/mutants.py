@@ -110,7 +110,7 @@ class _Mutant(NamedTuple):
         return "\n".join(lines)
 
 
-def select_mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[_Mutant]:
+def _select_mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[_Mutant]:
     """Select up to ``most`` mutants of a file in a reproducible pseudorandom order."""
     found = {mutant.name: mutant for mutant in _iter_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
@@ -248,7 +248,7 @@ def _test_module(
     text, began = (_ROOT / path).read_text(), time.monotonic()
     counts, limit = collections.Counter[str](), 0.0
     tests = " ".join([path] * (">>>" in text) + [f"tests/{name}" for name in tests.split()])
-    for mutant in select_mutants(path, text):
+    for mutant in _select_mutants(path, text):
         changed = mutant.apply_to(text)
         key = hashlib.sha256(changed.encode()).hexdigest()
         if key not in results:

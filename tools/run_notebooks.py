@@ -152,14 +152,14 @@ def _clean_output(output: Notebook, folder: Path) -> Notebook:
     if "execution_count" in output:
         output["execution_count"] = None
     if "text" in output:
-        output["text"] = _split_lines(
-            _visible_text(_replace_local_paths("".join(output["text"]), folder))
-        )
+        text = _visible_text(_replace_local_paths("".join(output["text"]), folder))
+        output["text"] = text.splitlines(keepends=True)
     for kind, value in list(output.get("data", {}).items()):
         if kind == "application/vnd.jupyter.widget-view+json":
             del output["data"][kind]
         elif kind.startswith("text/"):
-            output["data"][kind] = _split_lines(_replace_local_paths("".join(value), folder))
+            text = _replace_local_paths("".join(value), folder)
+            output["data"][kind] = text.splitlines(keepends=True)
     return output
 
 
@@ -180,11 +180,6 @@ def _visible_text(text: str) -> str:
     """
     plain = re.sub(r"\x1b\[3\dm(\(.*?\))\x1b\[0m", r"\1", text.replace("\r\n", "\n"))
     return re.sub(r"^.*\r(?=.)", "", plain, flags=re.MULTILINE)
-
-
-def _split_lines(text: str) -> list[str]:
-    """Split ``text`` into lines with line ends, the format of notebook files."""
-    return text.splitlines(keepends=True)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("ziglang", reason="needs the extra dev")
     pytest.importorskip("onnx", reason="needs the extra rllib")
     folder = tmp_path_factory.mktemp("play")
-    build_site.write_play_page(folder / "docs" / "play")
-    build_site.write_start_page(folder)
+    build_site._write_play_page(folder / "docs" / "play")
+    build_site._write_start_page(folder)
     with files_served(folder) as address:
         yield f"{address}/docs/play/index.html"
 
@@ -471,7 +471,7 @@ MACHADO = {
 @pytest.mark.parametrize("eyes", MACHADO)
 def test_the_colour_blind_tell_the_snakes_apart(eyes: str) -> None:
     seen = []
-    for look in build_site.snake_customizations():
+    for look in build_site._snake_customizations():
         parts = np.array([int(look["color"][i : i + 2], 16) for i in (1, 3, 5)]) / 255
         left = np.clip(np.array(MACHADO[eyes]) @ parts**2.2, 0, 1) ** (1 / 2.2)
         seen.append("#" + "".join(f"{round(255 * part):02x}" for part in left))

@@ -88,9 +88,9 @@ def test_what_fails_and_what_is_left_is_shown(
         )
         raise ClientError({"Error": {"Code": "ResourceLimitExceeded", "Message": "0"}}, "x")
 
-    monkeypatch.setattr(tool, "start_job", refused)
-    monkeypatch.setattr(tool, "delete_resources", lambda *_: None)
-    monkeypatch.setattr(tool, "check_snake", lambda *_: None)
+    monkeypatch.setattr(tool, "_start_job", refused)
+    monkeypatch.setattr(tool, "_delete_resources", lambda *_: None)
+    monkeypatch.setattr(tool, "_check_snake", lambda *_: None)
     assert tool.main(["simulated", "--folder", str(tmp_path)]) == 1
     page = (tmp_path / "receipt.md").read_text()
     assert re.search(r"\| single \| ClientError: .*\(ResourceLimitExceeded\)", page)

@@ -27,7 +27,7 @@ def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPat
         typed.append([str(word) for word in words])
         raise SystemExit
 
-    monkeypatch.setattr(demo, "run_command", stop)
+    monkeypatch.setattr(demo, "_run_command", stop)
     monkeypatch.setattr(sys, "argv", ["demo.py"])
     with pytest.raises(SystemExit):
         demo.main()
@@ -58,7 +58,7 @@ def test_a_game_is_shown_before_what_training_needs_is_installed(
     import demo
 
     monkeypatch.setattr(demo, "_TURN_PAUSE_S", 0)
-    demo.play_first_game()
+    demo._play_first_game()
     shown = capsys.readouterr().out
     assert "turn 10\n" in shown
     assert re.search(r"A champion.* \d+", shown)

@@ -45,11 +45,11 @@ BROKEN_C = [
     ("path", "text", "broken"), [("a.py", PYTHON, BROKEN_PYTHON), ("a.c", C, BROKEN_C)]
 )
 def test_each_line_is_broken_in_every_way(path: str, text: str, broken: list[str]) -> None:
-    found = mutants.select_mutants(path, text, 99)
+    found = mutants._select_mutants(path, text, 99)
     assert sorted(one.new.split("  #")[0].split(" /*")[0].strip() for one in found) == sorted(
         broken
     )
-    assert mutants.select_mutants(path, text, 3) == found[:3]
+    assert mutants._select_mutants(path, text, 3) == found[:3]
     assert all(one.apply_to(text).count("\n") == text.count("\n") for one in found)
 
 
@@ -57,7 +57,7 @@ def test_there_are_400_and_the_accepted_ones_are_among_them() -> None:
     named = {
         one.name
         for path, tests in TABLE["tests"].items()
-        for one in mutants.select_mutants(path, (ROOT / path).read_text(), 12)
+        for one in mutants._select_mutants(path, (ROOT / path).read_text(), 12)
         if all((ROOT / "tests" / test.split("::")[0]).exists() for test in tests.split())
     }
     assert len(named) > 400
