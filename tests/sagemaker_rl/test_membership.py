@@ -1,8 +1,10 @@
 """Membership from SM_HOSTS and hyperparameters, and contradictions between them."""
 
 import json
+import os
 import re
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -21,7 +23,8 @@ def member(hosts: list[str] | None, current: str | None, **settings: Any) -> Mem
     environ = {} if hosts is None else {"SM_HOSTS": json.dumps(hosts)}
     if current is not None:
         environ["SM_CURRENT_HOST"] = current
-    return Membership.from_environment(ClusterHyperparameters(**settings), environ)
+    with mock.patch.dict(os.environ, environ):
+        return Membership.from_environment(ClusterHyperparameters(**settings))
 
 
 def test_a_laptop_is_a_single_instance() -> None:
@@ -122,8 +125,7 @@ def test_the_head_is_of_the_group_with_gpus(groups: list[tuple[str, list[str]]],
     environ = grouped(*groups)
     hosts = json.loads(environ["SM_HOSTS"])
     for host in hosts:
-        me = Membership.from_environment(
-            ClusterHyperparameters(), environ | {"SM_CURRENT_HOST": host}
-        )
+        with mock.patch.dict(os.environ, environ | {"SM_CURRENT_HOST": host}):
+            me = Membership.from_environment(ClusterHyperparameters())
         assert me.head == me.head_host == f"algo-{head}"
         assert sorted([me.head, *me.workers]) == sorted(hosts)

@@ -94,10 +94,10 @@ def test_an_estimator_stays_what_it_is() -> None:
     assert preflight._as_estimator(one) is one
 
 
-def test_the_channels_of_the_sdk_are_nobodys_data() -> None:
-    told = {"SM_CHANNELS": '["code", "sm_drivers", "policy"]'}
-    assert channel_names(told) == ["policy"]
-    check_channels(["policy"], told)
+def test_the_channels_of_the_sdk_are_nobodys_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SM_CHANNELS", '["code", "sm_drivers", "policy"]')
+    assert channel_names() == ["policy"]
+    check_channels(["policy"])
 
 
 def with_the_real_sdk(what: str, source_dir: Path, folder: Path) -> tuple[str, dict[str, Any]]:

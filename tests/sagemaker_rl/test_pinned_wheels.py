@@ -13,7 +13,7 @@ from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.pinned_wheels import PinnedWheels
 from tests.allowed_skips import is_allowed
 
-JOB = {"SM_MODEL_DIR": "/opt/ml/model"}
+JOB = "SM_MODEL_DIR", "/opt/ml/model"
 
 
 @pytest.fixture
@@ -33,26 +33,32 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PinnedWheels:
     return PinnedWheels("oldpackage", "old", (str(wheel),), (sys.version_info.minor,))
 
 
-def test_a_job_installs_a_missing_package_and_others_name_the_command(old: PinnedWheels) -> None:
+def test_a_job_installs_a_missing_package_and_others_name_the_command(
+    old: PinnedWheels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(
         HyperparameterError, match=r"games needs the package.* run `make old` in a clone, or pyt"
     ):
-        old.ensure_installed("games", environ={})
-    old.ensure_installed("games", environ=JOB)
+        old.ensure_installed("games")
+    with monkeypatch.context() as job:
+        job.setenv(*JOB)
+        old.ensure_installed("games")
     assert find_spec(old.module) is not None
-    old.ensure_installed("games", environ={})
+    old.ensure_installed("games")
 
 
-def test_a_job_says_why_pip_failed(old: PinnedWheels) -> None:
+def test_a_job_says_why_pip_failed(old: PinnedWheels, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(*JOB)
     gone = PinnedWheels("oldpackage", "old", ("/nowhere/old-1-py3-none-any.whl",), old.pythons)
     with pytest.raises(HyperparameterError, match=r"games need.* pip failed: .*nowhere"):
-        gone.ensure_installed("games", environ=JOB)
+        gone.ensure_installed("games")
 
 
 def test_another_python_gets_one_line_that_tests_may_skip_by(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(pinned_wheels, "find_spec", lambda name: None)
+    monkeypatch.setenv(*JOB)
     for wheels in (pinned_wheels.MXNET, pinned_wheels.PROCGEN_ORIGINAL):
         with monkeypatch.context() as here:
             here.setattr(pinned_wheels.PinnedWheels, "unavailable_reason", lambda self: "")
@@ -65,4 +71,4 @@ def test_another_python_gets_one_line_that_tests_may_skip_by(
             f"{wheels.target} is not installed: {wheels.missing_reason()}"
         ]
         with pytest.raises(HyperparameterError, match="needs Linux on x86-64 and Python 3"):
-            wheels.ensure_installed("it", environ=JOB)
+            wheels.ensure_installed("it")

@@ -83,9 +83,7 @@ class Membership:
         return self.is_head and not self.workers
 
     @classmethod
-    def from_environment(
-        cls, settings: ClusterHyperparameters, environ: Mapping[str, str] = os.environ
-    ) -> Membership:
+    def from_environment(cls, settings: ClusterHyperparameters) -> Membership:
         """Create the membership from environment variables and hyperparameters.
 
         ``SM_HOSTS`` contains the host names of all instances of a job. ``SM_RESOURCE_CONFIG``
@@ -95,8 +93,8 @@ class Membership:
         Raises:
             HyperparameterError: If the settings contradict each other, or a setting is missing.
         """
-        hosts = _sort_hosts_head_first(environ)
-        host = environ.get("SM_CURRENT_HOST") or hosts[0]
+        hosts = _sort_hosts_head_first()
+        host = os.environ.get("SM_CURRENT_HOST") or hosts[0]
         if host not in hosts:
             raise HyperparameterError(
                 f"SM_CURRENT_HOST is {host!r}, which is not one of SM_HOSTS {hosts}; "
@@ -118,10 +116,10 @@ class Membership:
         return cls(me, host, mine[0], hosts[0], (*mine[1:], *secondary))
 
 
-def _sort_hosts_head_first(environ: Mapping[str, str]) -> list[str]:
+def _sort_hosts_head_first() -> list[str]:
     """Return the host names of this job, head node first."""
-    hosts = sorted(json.loads(environ.get("SM_HOSTS") or '["localhost"]'))
-    learning = [group for group in instance_groups(environ) if group.gpus]
+    hosts = sorted(json.loads(os.environ.get("SM_HOSTS") or '["localhost"]'))
+    learning = [group for group in instance_groups() if group.gpus]
     if not learning:
         return hosts
     head = min(learning[0].hosts, key=lambda host: (len(host), host))  # algo-9 before algo-10

@@ -102,12 +102,12 @@ SageMaker shows the first 1,024 characters as ``FailureReason``.
 """
 
 
-def base_folder(environ: Mapping[str, str] = os.environ) -> Path:
+def _base_folder() -> Path:
     """Return SageMaker's directory ``/opt/ml``.
 
     In a simulated job, the function returns the equivalent directory.
     """
-    return Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
+    return Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,9 @@ class JobPaths:
     """Directory that SageMaker uploads to S3 while the job runs, or None."""
 
     @classmethod
-    def from_environment(
-        cls, name: str, runs: Path = Path("runs"), environ: Mapping[str, str] = os.environ
-    ) -> JobPaths:
+    def from_environment(cls, name: str, runs: Path) -> JobPaths:
         """Create the paths of SageMaker's directories, or of ``runs/NAME`` outside a job."""
-        run, base = runs / name, base_folder(environ)
+        run, base, environ = runs / name, _base_folder(), os.environ
         name = environ.get("TRAINING_JOB_NAME", name)
         if "SM_MODEL_DIR" not in environ:
             return cls(name, run, run / "checkpoints", run / "model", in_sagemaker=False)
@@ -145,29 +143,23 @@ class JobPaths:
         )
 
 
-def channel_names(environ: Mapping[str, str] = os.environ) -> list[str]:
+def channel_names() -> list[str]:
     """Return the names of this job's data channels.
 
     In a preflight check, the channels have no directories yet.
     """
-    found: list[str] = json.loads(environ.get("SM_CHANNELS") or "[]")
+    found: list[str] = json.loads(os.environ.get("SM_CHANNELS") or "[]")
     return [name for name in found if name not in _SDK_CHANNELS]
 
 
-def check_channels(
-    script_channels: Collection[str], environ: Mapping[str, str] = os.environ
-) -> None:
-    """Reject data channels that the script does not read.
-
-    Args:
-        script_channels: Names of the channels that the script reads.
-        environ: Environment variables.
+def check_channels(script_channels: Collection[str]) -> None:
+    """Reject data channels that are not among the ``script_channels``.
 
     Raises:
         HyperparameterError: If the job has an unread channel; the message names the first unread
             channel.
     """
-    for name in channel_names(environ):
+    for name in channel_names():
         if name not in script_channels:
             known = ", ".join(script_channels) or "no channels"
             raise HyperparameterError(
@@ -176,7 +168,7 @@ def check_channels(
             )
 
 
-def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path | None:
+def channel_folder(name: str) -> Path | None:
     """Return the directory of a data channel, or None for a missing channel.
 
     The function unpacks each archive (``model.tar.gz``) into a directory next to the archive
@@ -185,7 +177,7 @@ def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path |
     Raises:
         HyperparameterError: If the channel is empty or an archive is damaged.
     """
-    where = environ.get(f"SM_CHANNEL_{name.upper()}")
+    where = os.environ.get(f"SM_CHANNEL_{name.upper()}")
     if where is None:
         return None
     path = Path(where)
@@ -268,12 +260,12 @@ class InstanceGroup:
         return num_instance_gpus(self.instance_type)
 
 
-def instance_groups(environ: Mapping[str, str]) -> list[InstanceGroup]:
+def instance_groups() -> list[InstanceGroup]:
     """Return the instance groups of this job from ``SM_RESOURCE_CONFIG``.
 
     The list is empty outside a job. A job with equal instances has one group.
     """
-    resources = json.loads(environ.get("SM_RESOURCE_CONFIG") or "{}")
+    resources = json.loads(os.environ.get("SM_RESOURCE_CONFIG") or "{}")
     return [
         InstanceGroup(group["instance_type"], group["hosts"])
         for group in resources.get("instance_groups") or []
@@ -321,23 +313,20 @@ def metric_line(numbers: Mapping[str, float]) -> str:
     return " ".join(words)
 
 
-def report_failure(
-    reason: str, environ: Mapping[str, str] = os.environ, prog: str | None = None
-) -> None:
+def report_failure(reason: str, prog: str | None = None) -> None:
     """Write the reason for a failure to stderr and to the job's failure file.
 
     The function does not overwrite an existing failure file.
 
     Args:
         reason: Reason of the failure, in one line.
-        environ: Environment variables.
         prog: Name of the command, which precedes the reason on stderr.
     """
     sys.stderr.write(f"{prog}: {reason}\n" if prog else f"{reason}\n")
     sys.stderr.flush()
-    if "SM_MODEL_DIR" not in environ:
+    if "SM_MODEL_DIR" not in os.environ:
         return
-    path = base_folder(environ) / FAILURE_FILE
+    path = _base_folder() / FAILURE_FILE
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(reason)

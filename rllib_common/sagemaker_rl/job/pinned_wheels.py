@@ -14,7 +14,6 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -60,18 +59,17 @@ class PinnedWheels:
             f"{' '.join(self.pip_command('python'))}"
         )
 
-    def ensure_installed(self, user: str, environ: Mapping[str, str] = os.environ) -> None:
+    def ensure_installed(self, user: str) -> None:
         """Check that the package is installed; a SageMaker job installs a missing package.
 
         Args:
             user: Setting that needs the package, for error messages.
-            environ: Environment variables.
 
         Raises:
             HyperparameterError: If the package is missing.
         """
         reason = self.missing_reason()
-        if reason and "SM_MODEL_DIR" in environ and not self.unavailable_reason():
+        if reason and "SM_MODEL_DIR" in os.environ and not self.unavailable_reason():
             log_line(f"installing {' '.join(self.requirements)}")
             done = subprocess.run(self.pip_command(sys.executable), capture_output=True, text=True)
             importlib.invalidate_caches()

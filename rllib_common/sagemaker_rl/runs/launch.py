@@ -9,7 +9,6 @@ import argparse
 import functools
 import json
 import logging
-import os
 import shlex
 import shutil
 import signal
@@ -141,7 +140,7 @@ class Launch:
         Raises:
             HyperparameterError: If torch does not support the GPUs of an instance type.
         """
-        groups = instance_groups(os.environ) if self.options.dry_run else []
+        groups = instance_groups() if self.options.dry_run else []
         for group in groups:
             check_instance_gpus(group.instance_type)
         if not all(group.cpus for group in groups):
