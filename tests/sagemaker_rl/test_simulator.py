@@ -286,22 +286,32 @@ def test_a_tuner_without_a_score_fails_and_says_so(tuner: Any) -> None:
     assert one.describe()["ObjectiveStatusCounters"] == {"Succeeded": 0, "Pending": 0, "Failed": 1}
 
 
+def started(session: Any, tuner: Any) -> Any:
+    """Start a tuner whose first job waits, and return the tuning job when the job waits."""
+    tuner.fit(wait=False)
+    tuning = session.sagemaker_client.tuning_jobs[tuner.latest_tuning_job.name]
+    name = next(tuning.iter_log(wait=True)).partition(":")[0]
+    job = session.sagemaker_client.jobs[name]
+    next(line for line in job.iter_log(wait=True) if "waiting" in line)
+    return tuning
+
+
 def test_a_tuner_can_be_stopped(tuner: Any, session: Any) -> None:
     one = tuner(hyperparameters={"wait": True}, max_jobs=3)
-    one.fit(wait=False)
-    first = next(
-        session.sagemaker_client.tuning_jobs[one.latest_tuning_job.name].iter_log(wait=True)
-    )
-    name = first.partition(":")[0]
-    next(
-        line
-        for line in session.sagemaker_client.jobs[name].iter_log(wait=True)
-        if "waiting" in line
-    )
+    started(session, one)
     one.stop_tuning_job()
     one.wait()
     assert one.describe()["HyperParameterTuningJobStatus"] == "Stopped"
     assert len(one.analytics().dataframe()) == 1
+
+
+def test_a_tuner_starts_no_jobs_after_the_end_of_its_session(tuner: Any, session: Any) -> None:
+    tuning = started(session, tuner(hyperparameters={"wait": True}, max_jobs=3))
+    session.sagemaker_client.kill_all()
+    tuning.join(30)
+    count = len(tuning.training_job_summaries())
+    tuning.stop()
+    assert count == 1
 
 
 def test_impossible_tuners_are_refused(tuner: Any, session: Any) -> None:

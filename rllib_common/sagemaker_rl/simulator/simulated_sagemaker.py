@@ -137,8 +137,8 @@ class SimulatedSageMaker:
         self.tuning_jobs[HyperParameterTuningJobName].stop()
 
     def kill_all(self) -> None:
-        """Kill all processes of all jobs immediately."""
-        for job in self.jobs.values():
+        """Kill all processes of all jobs immediately, and start no more jobs of tuners."""
+        for job in (*self.tuning_jobs.values(), *self.jobs.values()):
             job.kill()
 
 
