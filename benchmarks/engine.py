@@ -74,14 +74,8 @@ class _Recording:
 
 def _create_games(num_games: int, game: Game, food_rng: str) -> Games:
     """Create games with 4 snakes on an 11x11 board."""
-    return Games(
-        num_games,
-        width=_BOARD_SIZE,
-        height=_BOARD_SIZE,
-        num_snakes=_NUM_SNAKES,
-        game=game,
-        food_rng=food_rng,
-    )
+    size = {"width": _BOARD_SIZE, "height": _BOARD_SIZE, "num_snakes": _NUM_SNAKES}
+    return Games(num_games, **size, game=game, food_rng=food_rng)
 
 
 def _record_games(num_games: int, turns: int, game: Game, food_rng: str) -> _Recording:

@@ -284,8 +284,7 @@ def _run_server(command: list[str]) -> Iterator[int]:
 
     The function appends the port to ``command``.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
     process = subprocess.Popen([*command, str(port)], stderr=subprocess.DEVNULL)
     try:

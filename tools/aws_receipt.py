@@ -74,11 +74,8 @@ class _ReceiptJob:
 
     def price_dollars(self, seconds: float) -> float:
         """Return the price of ``seconds`` of this job on all instances, in dollars."""
-        return (
-            sum(_DOLLARS_PER_HOUR[kind] * count for kind, count in self.groups.values())
-            * seconds
-            / 3600
-        )
+        per_hour = sum(_DOLLARS_PER_HOUR[kind] * count for kind, count in self.groups.values())
+        return per_hour * seconds / 3600
 
 
 _JOBS = {
@@ -130,7 +127,7 @@ def main(argv: list[str] | None = None) -> int:
     text = json.dumps(receipt, indent=2) + "\n"
     write_atomically(home / "receipt.json", lambda part: part.write_text(text))
     write_atomically(home / _RECEIPT_PAGE.name, lambda part: part.write_text(_render_page(receipt)))
-    sys.stdout.write(f"wrote {home / 'receipt.json'} and {home / _RECEIPT_PAGE.name}\n")
+    print(f"wrote {home / 'receipt.json'} and {home / _RECEIPT_PAGE.name}")
     return int(bool(receipt["left"] or any("error" in one for one in receipt["steps"].values())))
 
 
@@ -327,9 +324,8 @@ def _check_snake(place: _ReceiptAccount, folder: Path, note: dict[str, Any]) -> 
     The function adds the results to ``note``.
     """
     began = time.monotonic()
-    first, second = (
-        _pack_snake(folder, *one) for one in (("cautious", "#3366cc"), ("hungry", "#cc6633"))
-    )
+    first = _pack_snake(folder, "cautious", "#3366cc")
+    second = _pack_snake(folder, "hungry", "#cc6633")
     url = place.deploy(snake_stack.parser().parse_args([str(first), "--name", _SNAKE_NAME]))
     note |= {"id": _SNAKE_NAME, "deploy_seconds": round(time.monotonic() - began)}
     answers = [
@@ -419,26 +415,19 @@ def _list_log_streams(place: _ReceiptAccount, name: str) -> list[str]:
 
 def _render_page(receipt: Mapping[str, Any]) -> str:
     """Return the text of `docs/project/receipt.md` with the results of this receipt."""
-    before, _, rest = _RECEIPT_PAGE.read_text().partition(_PAGE_MARKERS[0])
+    start, end = _PAGE_MARKERS
+    before, _, rest = _RECEIPT_PAGE.read_text().partition(start)
     rows = []
     for name, one in receipt["steps"].items():
         came = " ".join((one.get("error") or one.get("status", "played, and taken away")).split())
         took, dollars = one.get("seconds", ""), one.get("dollars", 0.0)
-        rows.append(f"| {name} | {came} | {took} | {dollars:.2f} | {one.get('id', '')} |")
+        rows.append(f"| {name} | {came} | {took} | {dollars:.2f} | {one.get('id', '')} |\n")
     said = (
         f"{receipt['when']}, {receipt['where']}: {receipt['seconds']} seconds, "
         f"{receipt['dollars']:.2f} dollars; left: {', '.join(receipt['left']) or 'nothing'}.\n\n"
         "| step | what came of it | seconds | dollars | id |\n|---|---|---|---|---|\n"
     )
-    return (
-        before
-        + _PAGE_MARKERS[0]
-        + said
-        + "\n".join(rows)
-        + "\n"
-        + _PAGE_MARKERS[1]
-        + rest.partition(_PAGE_MARKERS[1])[2]
-    )
+    return f"{before}{start}{said}{''.join(rows)}{end}{rest.partition(end)[2]}"
 
 
 if __name__ == "__main__":

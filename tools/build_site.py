@@ -170,11 +170,8 @@ def _write_policy(target: Path) -> list[dict[str, Any]]:
     layers, scales, rounded = [], [], []
     for array in (array for name, array in numbers if name.endswith(".weight")):
         rows = array.reshape(len(array), -1)
-        bits, top = (
-            (4, _MAX_4_BIT_WEIGHT)
-            if rows.size > _MIN_LARGE_LAYER_WEIGHTS
-            else (8, _MAX_8_BIT_WEIGHT)
-        )
+        is_large = rows.size > _MIN_LARGE_LAYER_WEIGHTS
+        bits, top = (4, _MAX_4_BIT_WEIGHT) if is_large else (8, _MAX_8_BIT_WEIGHT)
         scale, whole = _quantize_rows(rows, top)
         pairs = whole.reshape(-1, 2) + 8
         packed = pairs[:, 0] * 16 + pairs[:, 1] if bits == 4 else whole
@@ -237,16 +234,9 @@ def _compile_game(target: Path, evaluation: Evaluation) -> None:
         (Path(folder) / "numbers").write_bytes(evaluation.network_bytes)
         filled = Path(folder) / "map_layouts.c"
         filled.write_text(_generate_tables(engine))
-        for level, sources in (
-            (
-                "-Oz",
-                [
-                    filled,
-                    *(p for p in sorted(engine.glob("*.c")) if p.name not in _EXCLUDED_SOURCES),
-                ],
-            ),
-            ("-Os", [_DOCS_FOLDER / "play" / "game.c", *sorted(search.glob("*.c"))]),
-        ):
+        rules = [path for path in sorted(engine.glob("*.c")) if path.name not in _EXCLUDED_SOURCES]
+        players = [_DOCS_FOLDER / "play" / "game.c", *sorted(search.glob("*.c"))]
+        for level, sources in (("-Oz", [filled, *rules]), ("-Os", players)):
             command = [*compiler, *options, level, f"--embed-dir={folder}", "-c"]
             for path in sources:
                 if "large" not in path.name and "Python.h" not in path.read_text():

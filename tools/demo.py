@@ -19,6 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -44,13 +45,7 @@ These values apply to the first game.
 """
 
 
-def _print_line(text: str) -> None:
-    """Print a line and flush the output.
-
-    The flush is necessary because the output may be a pipe.
-    """
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+_print_line = partial(print, flush=True)  # The output may be a pipe.
 
 
 def _run_command(*arguments: object) -> None:
@@ -59,22 +54,21 @@ def _run_command(*arguments: object) -> None:
     The program exits if the command fails.
     """
     command = [str(argument) for argument in arguments]
-    _print_line(f"\n$ {shlex.join(_displayed_command(command))}")
-    status = subprocess.run(command, cwd=_ROOT, check=False).returncode
-    if status:
-        text = shlex.join(_displayed_command(command))
+    text = _print_command(command)
+    if status := subprocess.run(command, cwd=_ROOT, check=False).returncode:
         sys.exit(f"demo: this command ended with status {status}: {text}")
 
 
-def _displayed_command(command: list[str]) -> list[str]:
-    """Return the command as a user types it in the virtual environment."""
-    return [Path(command[0]).name, *command[1:]]
+def _print_command(command: list[str], end: str = "") -> str:
+    """Print a command as a user types it in the virtual environment, and return it."""
+    text = shlex.join([Path(command[0]).name, *command[1:]])
+    _print_line(f"\n$ {text}{end}")
+    return text
 
 
 def _free_port() -> int:
     """Return a free port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 
@@ -83,7 +77,7 @@ def _serve_snake(*options: object) -> Iterator[str]:
     """Serve a snake while the context is active, and yield the URL of the server."""
     port = _free_port()
     command = [str(PROGRAM_PATH), "serve", *map(str, options), "--port", str(port)]
-    _print_line(f"\n$ {shlex.join(_displayed_command(command))} &")
+    _print_command(command, " &")
     server = subprocess.Popen(
         command, cwd=_ROOT, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )
@@ -185,9 +179,8 @@ def main() -> None:
 
 def _list_next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str]]:
     """Return the commands to try next, each with a description."""
-    program = (
-        PROGRAM_PATH.relative_to(_ROOT) if PROGRAM_PATH.is_relative_to(_ROOT) else PROGRAM_PATH.name
-    )
+    inside = PROGRAM_PATH.is_relative_to(_ROOT)
+    program = PROGRAM_PATH.relative_to(_ROOT) if inside else PROGRAM_PATH.name
     runs, games, network = (shlex.quote(str(path)) for path in (folder, replays, policy))
     return [
         (f"{program} game watch {games}", "the games, with what every snake thought (click one)"),

@@ -145,10 +145,9 @@ def _iter_mutants(path: str, text: str) -> Iterator[_Mutant]:
                 path, number, old, gone[1] + ("pass" if word is _PYTHON_PATTERNS[2] else ";")
             )
         for found in word.finditer(line):
-            if found[0].isdecimal() or not re.search(r"\bfor\b", line[: found.start()]):
-                new = (
-                    _REPLACEMENTS[found[0]] if found[0] in _REPLACEMENTS else str(int(found[0]) + 1)
-                )
+            old_word = found[0]
+            if old_word.isdecimal() or not re.search(r"\bfor\b", line[: found.start()]):
+                new = str(int(old_word) + 1) if old_word.isdecimal() else _REPLACEMENTS[old_word]
                 yield _Mutant(path, number, old, old[: found.start()] + new + old[found.end() :])
 
 
@@ -185,9 +184,8 @@ class _ProjectCopy:
         self._written += 1  # A unique modification time prevents Python from using stale bytecode.
         os.utime(file, (1e9 + self._written, 1e9 + self._written))
         csrc = str(Path(path).parent)
-        needing = (
-            _COMPILED_MODULES if file.name in _SHARED_SOURCES else _COMPILED_MODULES.keys() & {csrc}
-        )
+        shared = file.name in _SHARED_SOURCES
+        needing = [one for one in _COMPILED_MODULES if shared or one == csrc]
         return all(self._compile(self.folder / one, file.name) for one in needing)
 
     def _compile(self, csrc: Path, changed: str) -> bool:

@@ -52,7 +52,7 @@ def main() -> None:
                     f"{MAX_NOTEBOOK_BYTES}; shorten the outputs"
                 )
             write_atomically(path, partial(Path.write_text, data=written))
-            print(f"{path.name}: {size} bytes", flush=True)  # noqa: T201
+            print(f"{path.name}: {size} bytes", flush=True)
 
 
 def is_current(notebook: Notebook) -> bool:

@@ -80,9 +80,9 @@ class TuningJob(BackgroundJob):
         if self._status != JOB_IN_PROGRESS:
             description["HyperParameterTuningEndTime"] = self._changed
         if scores:
-            best = sorted(scores, key=scores.__getitem__)
-            best_name = best[-1] if self._objective["Type"] == "Maximize" else best[0]
-            description["BestTrainingJob"] = self._summarize(self._client.jobs[best_name])
+            select = max if self._objective["Type"] == "Maximize" else min
+            best = self._client.jobs[select(scores, key=scores.__getitem__)]
+            description["BestTrainingJob"] = self._summarize(best)
         return description
 
     def training_job_summaries(self) -> list[dict[str, Any]]:
