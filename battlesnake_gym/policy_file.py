@@ -16,9 +16,9 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,14 +165,23 @@ def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, 
             values in other files.
     """
     json_path = onnx_path.with_suffix(".json")
-    metadata = _parse_metadata(text, json_path)
-    digest = hashlib.sha256(model).hexdigest()
-    if metadata.get("sha256") != digest:
-        raise PolicyError(
-            f"{json_path}: sha256 is not that of {onnx_path.name}; export the policy again"
-        )
+    with _reject_damaged(json_path):
+        metadata = _parse_metadata(text)
+        if metadata.get("sha256") != hashlib.sha256(model).hexdigest():
+            raise ValueError(f"sha256 is not that of {onnx_path.name}")
     _check_self_contained(model, onnx_path)
     return model, metadata
+
+
+@contextmanager
+def _reject_damaged(path: Path) -> Iterator[None]:
+    """Convert each ``ValueError`` to `PolicyError` with the path of the damaged file."""
+    try:
+        yield
+    except PolicyError:
+        raise
+    except ValueError as error:
+        raise PolicyError(f"{path}: {error}; export the policy again") from error
 
 
 def open_session(model: bytes, name: object) -> Any:
@@ -339,13 +348,12 @@ class OnnxPolicy:
             PolicyError: If the files are inconsistent or do not match this version.
         """
         json_path = onnx_path.with_suffix(".json")
-        policy = cls(
-            observation=_read_observation(metadata, json_path),
-            board_sizes=_read_board_sizes(metadata, json_path),
-            session=_open_policy_session(model, onnx_path),
-            metadata=metadata,
-            model=model,
-        )
+        with _reject_damaged(json_path):
+            observation = _read_observation(metadata, json_path)
+            board_sizes = _read_board_sizes(metadata)
+        with _reject_damaged(onnx_path):
+            session = _open_policy_session(model, onnx_path)
+        policy = cls(observation, board_sizes, session, metadata, model)
         policy._check_output(onnx_path)
         return policy
 
@@ -572,29 +580,22 @@ def _read_bytes(path: Path) -> bytes:
         raise PolicyError(f"{path}: {error.strerror}; {remedy}") from error
 
 
-def _parse_metadata(text: bytes, path: Path) -> dict[str, Any]:
+def _parse_metadata(text: bytes) -> dict[str, Any]:
     try:
         metadata = parse_small_json(text)
     except ValueError as error:
-        raise PolicyError(f"{path}: not JSON ({error}); export the policy again") from error
+        raise ValueError(f"not JSON ({error})") from error
     if not isinstance(metadata, dict):
-        raise PolicyError(f"{path}: must contain a JSON object; export the policy again")
+        raise ValueError("must contain a JSON object")
     version = metadata.get("format")
     if type(version) is not int or version not in (1, _FORMAT_VERSION):
-        raise PolicyError(
-            f"{path}: format must be 1 or {_FORMAT_VERSION}, got {format_value(version)}; "
-            "export the policy again"
-        )
-    if metadata.get("actions") != list(MOVES):
-        raise PolicyError(
-            f"{path}: actions must be {list(MOVES)}, got {format_value(metadata.get('actions'))}; "
-            "export the policy again"
-        )
+        raise ValueError(f"format must be 1 or {_FORMAT_VERSION}, got {format_value(version)}")
+    if (actions := metadata.get("actions")) != list(MOVES):
+        raise ValueError(f"actions must be {list(MOVES)}, got {format_value(actions)}")
     training = metadata.get("training", {})
     if not (isinstance(training, dict) and isinstance(training.get("env_config", {}), dict)):
-        raise PolicyError(
-            f"{path}: training must contain the object env_config, got {format_value(training)}; "
-            "export the policy again"
+        raise ValueError(
+            f"training must contain the object env_config, got {format_value(training)}"
         )
     return _convert_format_1(metadata) if version == 1 else metadata
 
@@ -613,15 +614,15 @@ def _convert_format_1(metadata: dict[str, Any]) -> dict[str, Any]:
 
 def _read_observation(metadata: Mapping[str, Any], path: Path) -> Observation:
     """Return the observation that the metadata names."""
+    if "observation" not in metadata:
+        raise ValueError("observation is missing")
     try:
         return observations.get(metadata["observation"])
-    except KeyError as error:
-        raise PolicyError(f"{path}: observation is missing; export the policy again") from error
     except (TypeError, ValueError) as error:
         raise PolicyError(f"{path}: observation: {error}") from error
 
 
-def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tuple[int, int]]:
+def _read_board_sizes(metadata: Mapping[str, Any]) -> frozenset[tuple[int, int]]:
     """Parse and check the board sizes in the metadata."""
     sizes = metadata.get("board_sizes")
     try:
@@ -631,10 +632,7 @@ def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tupl
     if not 1 <= len(pairs) <= _MAX_BOARD_SIZES or not all(
         1 <= side <= MAX_READABLE_BOARD_SIZE for pair in pairs for side in pair
     ):
-        raise PolicyError(
-            f"{path}: board_sizes must be a list like [[11, 11]], got {format_value(sizes)}; "
-            "export the policy again"
-        )
+        raise ValueError(f"board_sizes must be a list like [[11, 11]], got {format_value(sizes)}")
     return pairs
 
 
@@ -647,16 +645,16 @@ def _open_policy_session(model: bytes, path: Path) -> Any:
     if STATE_INPUT in inputs:
         wanted = wanted[0] | {STATE_INPUT: _FLOATS}, wanted[1] | {STATE_OUTPUT: _FLOATS}
     if inputs != wanted[0] or not wanted[1].items() <= outputs.items():
-        raise PolicyError(
-            f"{path}: the inputs must be {wanted[0]} and the outputs {wanted[1]}, "
-            f"got inputs {inputs} and outputs {outputs}; export the policy again"
+        raise ValueError(
+            f"the inputs must be {wanted[0]} and the outputs {wanted[1]}, "
+            f"got inputs {inputs} and outputs {outputs}"
         )
     for node in session.get_inputs():
         size = node.shape[-1]
         is_valid = len(node.shape) == 2 and isinstance(size, int) and 1 <= size <= _MAX_STATE_SIZE
         if node.name == STATE_INPUT and not is_valid:
-            raise PolicyError(
-                f"{path}: {STATE_INPUT!r} must have the shape [batch, size] with a size of at most "
-                f"{_MAX_STATE_SIZE}, got {node.shape}; export the policy again"
+            raise ValueError(
+                f"{STATE_INPUT!r} must have the shape [batch, size] with a size of at most "
+                f"{_MAX_STATE_SIZE}, got {node.shape}"
             )
     return session

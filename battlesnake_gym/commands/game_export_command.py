@@ -27,6 +27,8 @@ from battlesnake_gym.replays.replay import Replay
 
 _COMMAND = "battlesnake-gym game export"
 
+_Writer = Callable[[Replay, Path, argparse.Namespace], None]
+
 
 def main(argv: list[str] | None = None) -> int:
     """Write the output file.
@@ -39,13 +41,13 @@ def main(argv: list[str] | None = None) -> int:
     output: Path | None = options.output
     if output is None:
         return print_error(_COMMAND, "no output file; name it with -o game.gif")
-    if output.suffix not in _WRITERS:
-        return print_error(_COMMAND, unknown_name_message("format", output.suffix, _WRITERS))
+    if output.suffix not in _FORMATS:
+        return print_error(_COMMAND, unknown_name_message("format", output.suffix, _FORMATS))
     try:
-        names = _UNUSED_OPTIONS[output.suffix]
+        write, names = _FORMATS[output.suffix]
         command.reject_given(options, names, f"on {output.suffix} files")
         replay = Replay.load(options.source)
-        _WRITERS[output.suffix](replay, output, options)
+        write(replay, output, options)
     except ModuleNotFoundError as error:
         return print_error(_COMMAND, f"{error.name!r} is missing; {install_remedy('video')}")
     except (ValueError, OSError) as error:
@@ -73,7 +75,7 @@ def parser() -> Parser:
         help="replay file, or an output file of the official CLI")  # fmt: skip
     add("-o", "--output", type=Path, metavar="FILE",
         help="output file; the suffix selects the format: "
-        f"{', '.join([*_WRITERS][:-1])} or {[*_WRITERS][-1]}")  # fmt: skip
+        f"{', '.join([*_FORMATS][:-1])} or {[*_FORMATS][-1]}")  # fmt: skip
     add("--cell-size", type=bounded_number(int, 2, 200), default=animation.DEFAULT_CELL_SIZE,
         metavar="PIXELS", help="size of a cell, in pixels")  # fmt: skip
     add("--turns-per-second", type=bounded_number(int, 1, 100), default=7, metavar="N",
@@ -92,39 +94,36 @@ def _save_animation(replay: Replay, output: Path, options: argparse.Namespace) -
     save(replay.boards(), output, options.cell_size, seconds_per_turn, *probabilities)
 
 
-def _save_png(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    drawing.save_png(_board_at_turn(replay, options), output, options.cell_size)
-
-
-def _save_svg(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    text = drawing.svg(_board_at_turn(replay, options), options.cell_size)
-    write_atomically(output, lambda temporary: temporary.write_text(text, "utf-8"))
+def _save_picture(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+    """Write a PNG or SVG file."""
+    board = _board_at_turn(replay, options)
+    if output.suffix == ".png":
+        drawing.save_png(board, output, options.cell_size)
+    else:
+        _write_text(output, drawing.svg(board, options.cell_size))
 
 
 def _save_html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     """Write a self-contained HTML page that plays back the game."""
     embedded_player = load_module("battlesnake_server.replay_viewer.embedded_player", "")
-    page = embedded_player.render_page(replay, options.turns_per_second)
-    write_atomically(output, lambda temporary: temporary.write_text(page, "utf-8"))
+    _write_text(output, embedded_player.render_page(replay, options.turns_per_second))
+
+
+def _write_text(output: Path, text: str) -> None:
+    write_atomically(output, lambda temporary: temporary.write_text(text, "utf-8"))
 
 
 def _board_at_turn(replay: Replay, options: argparse.Namespace) -> Board:
     return replay.last if options.turn is None else replay.board(options.turn)
 
 
-_WRITERS: dict[str, Callable[[Replay, Path, argparse.Namespace], None]] = {
-    ".gif": _save_animation,
-    ".mp4": _save_animation,
-    ".png": _save_png,
-    ".svg": _save_svg,
-    ".html": _save_html,
+_ANIMATION = _save_animation, ("turn",)
+_PICTURE = _save_picture, ("turns_per_second",)
+_FORMATS: dict[str, tuple[_Writer, tuple[str, ...]]] = {
+    ".gif": _ANIMATION,
+    ".mp4": _ANIMATION,
+    ".png": _PICTURE,
+    ".svg": _PICTURE,
+    ".html": (_save_html, ("cell_size", "turn")),
 }
-
-_UNUSED_OPTIONS = {
-    ".gif": ("turn",),
-    ".mp4": ("turn",),
-    ".png": ("turns_per_second",),
-    ".svg": ("turns_per_second",),
-    ".html": ("cell_size", "turn"),
-}
-"""Attributes of the options without an effect, by format."""
+"""Function that writes a file, and attributes of the options without an effect, by format."""

@@ -181,23 +181,14 @@ def _potential_colors(board: State) -> Iterator[str]:
 
     These are the colors of eliminations, hazards and eliminated snakes.
     """
-    yield from (
-        drawing.ELIMINATION_COLOR,
-        drawing.FOOD_COLOR,
-        customization.INK,
-        drawing.PALE_COLOR,
-        drawing.TRACK_COLOR,
-    )
-    yield from (
-        customization.blend(color, drawing.CELL_COLOR, 0.5)
-        for color in (drawing.ELIMINATION_COLOR, drawing.FOOD_COLOR)
-    )
-    yield from (
-        customization.blend(drawing.HAZARD_COLOR, drawing.CELL_COLOR, alpha)
-        for alpha in (0.35, 0.5, 0.65, 0.8)
-    )
-    for color in customization.assign_colors(board.snakes):
-        for background in (drawing.CELL_COLOR, drawing.PAPER_COLOR):
-            yield from (
-                customization.blend(color, background, alpha) for alpha in (1.0, 0.6, 0.35, 0.25)
-            )
+    drawn = (drawing.ELIMINATION_COLOR, drawing.FOOD_COLOR)
+    yield from (*drawn, customization.INK, drawing.PALE_COLOR, drawing.TRACK_COLOR)
+    snakes = customization.assign_colors(board.snakes)
+    for colors, background, alphas in (
+        (drawn, drawing.CELL_COLOR, (0.5,)),
+        ((drawing.HAZARD_COLOR,), drawing.CELL_COLOR, (0.35, 0.5, 0.65, 0.8)),
+        (snakes, drawing.CELL_COLOR, (1.0, 0.6, 0.35, 0.25)),
+        (snakes, drawing.PAPER_COLOR, (1.0, 0.6, 0.35, 0.25)),
+    ):
+        for color, alpha in itertools.product(colors, alphas):
+            yield customization.blend(color, background, alpha)

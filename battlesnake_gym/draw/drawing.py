@@ -24,8 +24,17 @@ from xml.sax.saxutils import escape
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.untrusted_text import replace_unsafe
 from battlesnake_gym.draw import customization
-from battlesnake_gym.draw.customization import INK, RED, blend
-from battlesnake_gym.draw.shapes import Disc, Line, Polygon, Shape, Text, place
+from battlesnake_gym.draw.customization import (
+    INK,
+    RED,
+    Disc,
+    Line,
+    Polygon,
+    Shape,
+    Text,
+    blend,
+    place,
+)
 from battlesnake_gym.rules.state import MAX_HEALTH, Point, Snake, State
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from pettingzoo import ParallelEnv  # type: ignore[import-untyped]
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.env.seat_memory import ActFn
 from battlesnake_gym.env.seated_opponents import Opponent, check_opponents
-from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.single_game import (
     RENDER_FPS,
     RENDER_MODES,

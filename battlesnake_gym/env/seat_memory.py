@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 States = NDArray[np.float32]
 """Recurrent states, float32 [B, state_size]."""
 
+ActFn = Callable[[NDArray[np.uint8], NDArray[np.bool_]], Any]
+"""Function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions.
+
+The actions are indices into `rules.MOVES`, integers [B]. A recurrent policy follows this module.
+"""
+
 ScoreFn = Callable[..., Any]
 """Function from observations, uint8 [B, C, H, W], to action scores, float32 [B, 4].
 

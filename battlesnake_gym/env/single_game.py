@@ -18,8 +18,8 @@ from gymnasium.error import ResetNeeded, UnsupportedMode
 
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.env.seat_memory import ActFn
 from battlesnake_gym.env.seated_opponents import Opponent, SeatedOpponents, check_past_opponent
-from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import Infos, VectorBattlesnake, parse_start_states
 from battlesnake_gym.rules import MOVES, State
 

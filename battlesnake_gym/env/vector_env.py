@@ -24,6 +24,7 @@ from gymnasium.vector.utils import batch_space
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import TRAINING_DEFAULTS, EnvConfig
+from battlesnake_gym.env.seat_memory import ActFn
 from battlesnake_gym.env.seated_opponents import (
     Opponent,
     SeatedOpponents,
@@ -32,7 +33,6 @@ from battlesnake_gym.env.seated_opponents import (
     engine_code,
     num_seats,
 )
-from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 
 Bytes = npt.NDArray[np.uint8]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.draw import customization, drawing
-from battlesnake_gym.draw.shapes import Disc, Line, Polygon
+from battlesnake_gym.draw.customization import Disc, Line, Polygon
 from battlesnake_gym.rules import Snake
 
 STANDARD_HEADS = [

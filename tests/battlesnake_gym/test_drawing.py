@@ -10,7 +10,7 @@ from PIL import Image
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.draw import animation, customization, drawing
-from battlesnake_gym.draw.shapes import Disc
+from battlesnake_gym.draw.customization import Disc
 
 CELL = 20
 POSITION = """

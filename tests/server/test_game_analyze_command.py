@@ -16,7 +16,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.commands import game_export_command
 from battlesnake_gym.draw import animation, drawing
-from battlesnake_gym.draw.shapes import Text
+from battlesnake_gym.draw.customization import Text
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.analysis import game_analysis, mistakes, scenarios

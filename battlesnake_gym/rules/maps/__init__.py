@@ -6,18 +6,15 @@ from battlesnake_gym.common import extensions
 
 from .arcade import ARCADE_MAZE
 from .base import Map
-from .boxes import EXPAND_BOX, EXPAND_SCATTER, GROW_BOX
 from .castle import CASTLES
+from .growing import EXPAND_BOX, EXPAND_SCATTER, GROW_BOX, SCATTER, SINKHOLES, SPIRAL
 from .pits import HAZARD_PITS
 from .pools import HEALING_POOLS
 from .rings import INNER_WALL, RINGS, SINGLE_COLUMNS
 from .rivers import RIVERS_AND_ISLANDS
 from .royale import ROYALE
-from .scatter import SCATTER
-from .sinkholes import SINKHOLES
 from .snail import SNAIL_MODE
 from .solo_maze import SOLO_MAZE
-from .spiral import SPIRAL
 from .standard import EMPTY_MAP, STANDARD_MAP
 
 MAPS: dict[str, Map] = {

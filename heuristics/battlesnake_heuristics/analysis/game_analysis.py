@@ -324,12 +324,7 @@ def _analyze_turn(nodes: int, turn: _Turn) -> tuple[int, _AnalyzedPosition]:
 def _position_from_dict(line: dict[str, Any]) -> tuple[int, _AnalyzedPosition]:
     """Convert a line of the analysis file to a turn and a position."""
     assessments = {name: SnakeAssessment.from_dict(value) for name, value in line["snakes"].items()}
-    mistakes = [_mistake_from_dict(value) for value in line["mistakes"]]
+    names = [field.name for field in dataclasses.fields(MoveAssessment)]
+    mistakes = [MoveAssessment(**{name: one[name] for name in names}) for one in line["mistakes"]]
     position = _AnalyzedPosition(assessments, dict(line["moves"]), mistakes)
     return json_fields.integer(line, "turn", ""), position
-
-
-def _mistake_from_dict(value: dict[str, Any]) -> MoveAssessment:
-    """Convert a JSON object to a mistake."""
-    names = [field.name for field in dataclasses.fields(MoveAssessment)]
-    return MoveAssessment(**{name: value[name] for name in names})

@@ -134,6 +134,11 @@ class _SearchResult(NamedTuple):
     lines: list[list[bytes]]
     visits: tuple[int, int, int, int]
 
+    @property
+    def values(self) -> dict[str, float]:
+        """Scores of the moves by name, in cells of territory."""
+        return {MOVES[index]: value / _VALUE_PER_CELL for index, value in self.scores.items()}
+
 
 def _run_search(request: tuple[Any, ...]) -> _SearchResult:
     """Search in this thread until the search is complete or `SHOULD_STOP` stops the search."""
@@ -444,7 +449,7 @@ class Search(_WithFallback):
         move, depth, proven, leaf_evals, nodes, scores, lines, _ = result
         moves = {MOVES[index]: _moves_by_snake(lines[index], snakes) for index in scores}
         stats = SearchStats(depth, bool(proven), leaf_evals, nodes, moves)
-        values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
+        values = result.values
         best = values.get(MOVES[move], 0.0)  # ``values`` is empty if only the root was evaluated.
         note = f"{stats}; line {_format_line(lines[move], snakes)}"
         if reason:
@@ -464,8 +469,7 @@ class Search(_WithFallback):
         Without the decision's notes and lines, a search of 500 nodes takes a third less time.
         """
         request, _, _ = self._build_request(board, None)
-        scores = _run_search(request).scores
-        return {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
+        return _run_search(request).values
 
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
         """Search while the opponents choose their moves, to speed up the next search.
@@ -550,10 +554,10 @@ class FrozenSearch(_WithFallback):
             b"",
             frozen=True,
         )
-        move, depth, proven, leaf_evals, _, scores, *_ = _run_search(request)
-        values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
-        note = f"depth {depth}{', proven' if proven else ''}, {leaf_evals} leaf evaluations"
-        return Decision(MOVES[move], (Reason("search", scores=values, note=note),), values)
+        result = _run_search(request)
+        stats = SearchStats(result.depth, bool(result.proven), result.leaf_evals, result.nodes, {})
+        reason = Reason("search", scores=result.values, note=str(stats))
+        return Decision(MOVES[result.move], (reason,), result.values)
 
 
 def unsupported_reason(board: Board) -> str:

@@ -29,8 +29,7 @@ from ray.rllib.utils.checkpoints import Checkpointable
 
 from battlesnake_gym.common.exceptions import SnakeError
 from battlesnake_gym.env.past_selves import PastSelves
-from battlesnake_gym.env.seat_memory import ScoreFn
-from battlesnake_gym.env.seated_policy import ActFn
+from battlesnake_gym.env.seat_memory import ActFn, ScoreFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.base.allocator import keep_freed_memory
 from battlesnake_rl.mabs.base.game_metrics import EXTREME_METRICS, GameStatistics

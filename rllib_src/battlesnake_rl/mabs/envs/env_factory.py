@@ -11,8 +11,8 @@ import numpy as np
 
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.past_selves import PastSelves
+from battlesnake_gym.env.seat_memory import ActFn
 from battlesnake_gym.env.seated_opponents import SampledOpponents
-from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp.rewards import Rewards
 from battlesnake_gym.snake_spec import SnakeSpec

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.env.seat_memory import (
+    ActFn,
     RecurrentPolicy,
     ScoreFn,
     States,
     onnx_score_fn,
     score_fn,
 )
-from battlesnake_gym.env.seated_policy import ActFn
 from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError

@@ -1,16 +1,23 @@
-"""Maps whose hazards grow around a random cell by sides, rings or cells."""
+"""Maps whose hazards grow: by random cells, sides, rings, a spiral or a disc."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..food import game_rand, standard_food
 from ..gorand import GoRand
-from ..state import Game, Point, State
+from ..state import Game, Point, RulesError, State
 from .base import Map
 from .standard import setup
 
 _GROWTH_INTERVAL_TURNS = 12
 _EXPANSION_INTERVAL_TURNS = 20
 _SCATTER_INTERVAL_TURNS = 2
+_SPIRAL_INTERVAL_TURNS = 3
+_FIRST_SINKHOLE_TURN = 1
+_DEFAULT_SINKHOLE_INTERVAL_TURNS = 10
+_SINKHOLE_RINGS_BY_WIDTH = {7: 3, 19: 7}
+_DEFAULT_SINKHOLE_RINGS = 5
 
 
 def _is_due(state: State, every: int) -> bool:
@@ -108,4 +115,113 @@ EXPAND_BOX = Map(
 )
 EXPAND_SCATTER = Map(
     "hz_expand_scatter", "the same rings, cell by cell", setup, _update_expand_scatter, min_size=2
+)
+
+
+def _update_scatter(game: Game, state: State) -> None:
+    """Place the standard food, and then a hazard on the next cell of a shuffled list."""
+    standard_food(game, state)
+    turn = state.turn + 1
+    if turn % _SCATTER_INTERVAL_TURNS:
+        return
+    cells = [(x, y) for x in range(state.width) for y in range(state.height)]
+    game_rand(game).shuffle(cells)
+    state.hazards.append(cells[turn // _SCATTER_INTERVAL_TURNS - 1])
+
+
+def _check_scatter_turn(game: Game, state: State) -> None:
+    """Raise `RulesError` if all cells have hazards.
+
+    The official engine would crash on this turn.
+    """
+    turn = state.turn + 1
+    if (
+        turn % _SCATTER_INTERVAL_TURNS == 0
+        and turn // _SCATTER_INTERVAL_TURNS > state.width * state.height
+    ):
+        raise RulesError(
+            f"turn {turn} of map 'hz_scatter' needs a cell without a hazard, but all "
+            f"{state.width * state.height} cells have hazards: end the game by turn {turn - 1}"
+        )
+
+
+SCATTER = Map(
+    "hz_scatter",
+    "a random cell every 2 turns",
+    setup,
+    _update_scatter,
+    check_turn=_check_scatter_turn,
+)
+
+
+def _spiral_cells(center: Point, rings: int) -> Iterator[Point]:
+    """Yield a clockwise spiral around ``center``, including cells off the board.
+
+    Each ring of the spiral starts beside its upper left corner and ends in the corner.
+    """
+    for radius in range(1, rings + 1):
+        x, y = center[0] - radius, center[1] + radius
+        for dx, dy in ((1, 0), (0, -1), (-1, 0), (0, 1)):
+            for _ in range(2 * radius):
+                x, y = x + dx, y + dy
+                yield x, y
+
+
+def _update_spiral(game: Game, state: State) -> None:
+    """Place the standard food, and then a hazard on the next spiral cell.
+
+    A spiral cell off the board gets no hazard.
+    """
+    standard_food(game, state)
+    turn = state.turn + 1
+    if turn < _SPIRAL_INTERVAL_TURNS or turn % _SPIRAL_INTERVAL_TURNS:
+        return
+    rand = game_rand(game)
+    width, height = state.width, state.height
+    margin_x, margin_y = width * 3 // 10, height * 3 // 10
+    x = rand.between(margin_x, width - 1 - margin_x)
+    y = rand.between(margin_y, height - 1 - margin_y)
+    spiral = [(x, y), *_spiral_cells((x, y), max(x, y, width - x, height - y))]
+    index = turn // _SPIRAL_INTERVAL_TURNS - 1
+    if index < len(spiral):
+        x, y = spiral[index]
+        if 0 <= x < width and 0 <= y < height:
+            state.hazards.append((x, y))
+
+
+SPIRAL = Map("hz_spiral", "a spiral from a random center", setup, _update_spiral)
+
+
+def _update_sinkholes(game: Game, state: State) -> None:
+    """Place the standard food, and then one hazard layer on a growing disc.
+
+    Each layer has the next larger radius.
+    """
+    standard_food(game, state)
+    every = game.settings.shrink_every_n_turns
+    if every <= 0:
+        every = _DEFAULT_SINKHOLE_INTERVAL_TURNS
+    rings = _SINKHOLE_RINGS_BY_WIDTH.get(state.width, _DEFAULT_SINKHOLE_RINGS)
+    if state.turn > every * rings and state.turn != _FIRST_SINKHOLE_TURN:
+        return
+    radius, early = divmod(state.turn - _FIRST_SINKHOLE_TURN, every)
+    if early or radius < 0:
+        return
+    x, y = state.width // 2, state.height // 2
+    around = range(-radius, radius + 1)
+    state.hazards += [
+        (x + dx, y + dy)
+        for dx in around
+        for dy in around
+        if radius == 0 or not abs(dx) == abs(dy) == radius
+    ]
+
+
+SINKHOLES = Map(
+    "sinkholes",
+    "a growing disc in the center, deepest in the middle",
+    setup,
+    _update_sinkholes,
+    sizes=((7, 7), (11, 11), (19, 19)),
+    players=(1, 8),
 )
