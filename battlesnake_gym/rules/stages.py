@@ -236,20 +236,33 @@ def _shrink(game: Game, state: State, moves: Moves) -> None:
     state.hazards = royale_hazards(game, state)
 
 
-_STANDARD_STAGES = (_move, _starve, _damage_on_hazards, _feed, _eliminate_losers)
-_WRAPPED_STAGES = (_move_wrapped, *_STANDARD_STAGES[1:])
-_CONSTRICTOR_STAGES = (_wipe_food, _always_grow)
-_STAGES_BEFORE_FIRST_TURN = (_feed, *_CONSTRICTOR_STAGES)
+STAGES: dict[str, Stage] = {
+    "move": _move,
+    "starve": _starve,
+    "hazard": _damage_on_hazards,
+    "feed": _feed,
+    "eliminate": _eliminate_losers,
+    "shrink": _shrink,
+    "move_wrapped": _move_wrapped,
+    "wipe_food": _wipe_food,
+    "always_grow": _always_grow,
+}
+"""All stages by name."""
 
-RULESETS: dict[str, tuple[Stage, ...]] = {
+_STANDARD_STAGES = ("move", "starve", "hazard", "feed", "eliminate")
+_WRAPPED_STAGES = ("move_wrapped", *_STANDARD_STAGES[1:])
+_CONSTRICTOR_STAGES = ("wipe_food", "always_grow")
+_STAGES_BEFORE_FIRST_TURN = ("feed", *_CONSTRICTOR_STAGES)
+
+RULESETS: dict[str, tuple[str, ...]] = {
     "standard": _STANDARD_STAGES,
     "solo": _STANDARD_STAGES,
-    "royale": (*_STANDARD_STAGES, _shrink),
+    "royale": (*_STANDARD_STAGES, "shrink"),
     "wrapped": _WRAPPED_STAGES,
     "constrictor": _STANDARD_STAGES + _CONSTRICTOR_STAGES,
     "wrapped_constrictor": _WRAPPED_STAGES + _CONSTRICTOR_STAGES,
 }
-"""Stages of each ruleset, in order."""
+"""Names of the stages of each ruleset, in order."""
 
 
 def ruleset_name(name: str) -> str:
@@ -260,12 +273,7 @@ def ruleset_name(name: str) -> str:
     return name if name in RULESETS else "standard"
 
 
-def stage_name(stage: Stage) -> str:
-    """Return the name of a stage, such as "starve"."""
-    return stage.__name__.removeprefix("_")
-
-
-def _ruleset_stages(game: Game) -> tuple[Stage, ...]:
+def _ruleset_stages(game: Game) -> tuple[str, ...]:
     return RULESETS[ruleset_name(game.ruleset)]
 
 
@@ -274,12 +282,12 @@ def play_stages(game: Game, state: State, moves: Moves) -> None:
     is_start = state.turn <= 0 and not moves
     for stage in () if is_over(game, state) else _ruleset_stages(game):
         if not is_start or stage in _STAGES_BEFORE_FIRST_TURN:
-            stage(game, state, moves)
+            STAGES[stage](game, state, moves)
 
 
 def move_snakes(game: Game, state: State, moves: Moves) -> None:
     """Run only the first stage of a turn, which moves the snakes."""
-    _ruleset_stages(game)[0](game, state, moves)
+    STAGES[_ruleset_stages(game)[0]](game, state, moves)
 
 
 def wraps(game: Game) -> bool:
@@ -287,12 +295,12 @@ def wraps(game: Game) -> bool:
 
     A snake that leaves a wrapped board enters the board on the opposite side.
     """
-    return _ruleset_stages(game)[0] is _WRAPPED_STAGES[0]
+    return _ruleset_stages(game)[0] == "move_wrapped"
 
 
 def grows_always(game: Game) -> bool:
     """Return whether snakes grow on every turn, so that no tail cell becomes free."""
-    return _ruleset_stages(game)[-1] is _CONSTRICTOR_STAGES[-1]
+    return _ruleset_stages(game)[-1] == "always_grow"
 
 
 def is_over(game: Game, state: State) -> bool:

@@ -59,7 +59,7 @@ def test_an_agent_writes_checks_and_plays_a_snake_over_stdio(tmp_path: Path) -> 
         async with Client(stdio_client(server)) as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert len(names) == 8
-            assert "eliminate_losers:" in await call(client, "rules")
+            assert "eliminate:" in await call(client, "rules")
             assert '"board":' in await call(client, "rules", topic="api")
             assert "champion: " in await call(client, "list_snakes")
             assert "RULES = [" in await call(client, "new_snake", file="mine.py")

@@ -753,6 +753,7 @@ def test_engine_api(empty: Pages) -> None:
     game = answer.get_json()["Game"]
     assert (game["Status"], game["Width"], game["Height"]) == ("running", 6, 4)
     assert game["Ruleset"]["name"] == game["RulesetName"] == "standard"
+    assert game["RulesStages"] == ["move", "starve", "hazard", "feed", "eliminate"]
     assert all(isinstance(value, str) for value in game["Ruleset"].values())
     limited = replace(board.game, settings=Settings(view_radius=3, food_spawn_chance=40))
     empty.broadcast.publish_event("limited", Board.from_state(board, limited))

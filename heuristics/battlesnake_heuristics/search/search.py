@@ -556,8 +556,8 @@ class FrozenSearch(_WithFallback):
         )
         result = _run_search(request)
         stats = SearchStats(result.depth, bool(result.proven), result.leaf_evals, result.nodes, {})
-        reason = Reason("search", scores=result.values, note=str(stats))
-        return Decision(MOVES[result.move], (reason,), result.values)
+        reasons = (Reason("search", scores=result.values, note=str(stats)),)
+        return Decision(MOVES[result.move], reasons, result.values)
 
 
 def unsupported_reason(board: Board) -> str:

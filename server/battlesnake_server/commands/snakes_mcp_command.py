@@ -27,7 +27,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board, BoardError
 from battlesnake_gym.common.command_line import Parser, reports_errors
-from battlesnake_gym.rules.stages import RULESETS, stage_name
+from battlesnake_gym.rules.stages import RULESETS, STAGES
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_heuristics.analysis.mistakes import sample_positions
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
@@ -162,11 +162,8 @@ class _Tools:
                 f"y grows upwards) within game.timeout milliseconds.\n{request}"
             )
             return _format_reply(text, "new_snake, whose file needs no server")
-        seen = {stage_name(stage): stage for stages in RULESETS.values() for stage in stages}
-        lines = [
-            f"{name}: {', '.join(map(stage_name, stages))}" for name, stages in RULESETS.items()
-        ]
-        lines += [f"- {name}: {inspect.getdoc(stage) or ''}" for name, stage in seen.items()]
+        lines = [f"{name}: {', '.join(stages)}" for name, stages in RULESETS.items()]
+        lines += [f"- {name}: {inspect.getdoc(stage) or ''}" for name, stage in STAGES.items()]
         return _format_reply("Stages of a turn, in order:\n" + "\n".join(lines), "new_snake")
 
     async def list_snakes(self) -> str:

@@ -15,7 +15,7 @@ from flask import Blueprint, Response, jsonify
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.draw import customization
-from battlesnake_gym.rules.stages import RULESETS, stage_name
+from battlesnake_gym.rules.stages import RULESETS
 from battlesnake_gym.rules.state import Point, Snake
 from battlesnake_server.web.game_manager import current_arena
 from battlesnake_server.web.games_page import load_game
@@ -74,7 +74,7 @@ def _game_to_dict(board: Board) -> dict[str, Any]:
         "SnakeTimeout": game.timeout,
         "Source": game.source,
         "RulesetName": game.ruleset,
-        "RulesStages": [stage_name(stage) for stage in RULESETS.get(game.ruleset, ())],
+        "RulesStages": list(RULESETS.get(game.ruleset, ())),
         "Map": game.map,
     }
 
