@@ -25,7 +25,6 @@ from battlesnake_heuristics.search.search import (
     Search,
     SearchStats,
     Weights,
-    _SearchResult,
     _select_result,
     _ThreadTuner,
     use_cpu_clock,
@@ -530,8 +529,8 @@ def test_two_cores_look_at_one_position() -> None:
 
 
 def test_the_nodes_of_each_thread_count_once() -> None:
-    main = _SearchResult(0, 5, 0, 100, 1000, {}, [], (3, 0, 0, 0))
-    helper = _SearchResult(1, 6, 0, 20, 200, {}, [], (0, 9, 0, 0))
+    main = SearchStats(0, 5, 0, 100, 1000, {}, [], (3, 0, 0, 0))
+    helper = SearchStats(1, 6, 0, 20, 200, {}, [], (0, 9, 0, 0))
     chosen = _select_result([main, helper])
     assert (chosen.move, chosen.depth) == (1, 6)
     assert (chosen.leaf_evals, chosen.nodes) == (120, 1200)

@@ -195,7 +195,8 @@ class PositionAnalyzer:
             decision, stats = self._search.search(position, nodes=nodes)
             found.append((decision, times))
             lines = {
-                move: _visible_line(line, position) for move, line in stats.lines.items()
+                move: _visible_line(line, position)
+                for move, line in stats.lines_by_move(position).items()
             } | lines
         best = combine_decisions(found)
         scores = best.scores or {best.move: 0.0}  # A few nodes may not suffice for any score.

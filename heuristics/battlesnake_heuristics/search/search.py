@@ -105,10 +105,21 @@ _clock: Callable[[], float] = time.perf_counter
 log = logging.getLogger(__name__)
 
 
-class _WithFallback:
-    """Base class of searches, whose boards the snake ``cautious`` plays if they are unsupported."""
+class _NodeLimitedSearch:
+    """Base class of searches; the snake ``cautious`` plays boards that they do not support."""
 
     _fallback: Strategy | None = None
+
+    def __init__(self, nodes: int = _DEFAULT_NODES) -> None:
+        if not COMPILED:
+            raise RuntimeError(NOT_COMPILED_MESSAGE)
+        if not 1 <= nodes < 2**31:
+            raise ValueError(f"nodes must be between 1 and 2147483647, got {nodes}")
+        self.nodes = nodes
+
+    def set_nodes(self, nodes: int) -> None:
+        """Set the node limit for searches without a time budget."""
+        self.nodes = nodes
 
     def _play_unsupported(self, board: Board, seconds: float | None, reason: str) -> Decision:
         if self._fallback is None:
@@ -122,8 +133,20 @@ class _WithFallback:
         return self._fallback(board, seconds)
 
 
-class _SearchResult(NamedTuple):
-    """The return value of the C function ``search`` (``csrc/search_bindings.c``)."""
+class SearchStats(NamedTuple):
+    """Statistics of a search: the return value of the C function ``search`` in ``csrc``.
+
+    Attributes:
+        move: Index of the best move.
+        depth: Last completed depth in turns.
+        proven: Whether the value is a forced win or loss.
+        leaf_evals: Number of leaf evaluations.
+        nodes: Number of visited nodes.
+        scores: Score of each move by index, in thousandths of a cell.
+        lines: Line by index of the first move; complete only for the best move, unless the search
+            is exact.
+        visits: Number of visits of each move.
+    """
 
     move: int
     depth: int
@@ -139,10 +162,19 @@ class _SearchResult(NamedTuple):
         """Scores of the moves by name, in cells of territory."""
         return {MOVES[index]: value / _VALUE_PER_CELL for index, value in self.scores.items()}
 
+    def lines_by_move(self, board: Board) -> dict[str, dict[str, tuple[str, ...]]]:
+        """Return the line of each first move, as moves by snake id."""
+        snakes = _list_snakes_you_first(board)
+        return {MOVES[index]: _moves_by_snake(self.lines[index], snakes) for index in self.scores}
 
-def _run_search(request: tuple[Any, ...]) -> _SearchResult:
+    def __str__(self) -> str:
+        proven = ", proven" if self.proven else ""
+        return f"depth {self.depth}{proven}, {self.leaf_evals} leaf evaluations"
+
+
+def _run_search(request: tuple[Any, ...]) -> SearchStats:
     """Search in this thread until the search is complete or `SHOULD_STOP` stops the search."""
-    return _SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get())))
+    return SearchStats(*_search.search(*(*request, 1, SHOULD_STOP.get())))
 
 
 class _ThreadTuner:
@@ -259,7 +291,7 @@ class _SearchCores:
     def _num_free_cores(self) -> int:
         return self._tuner.num_cores - self._num_busy_cores
 
-    def search(self, request: tuple[Any, ...]) -> _SearchResult:
+    def search(self, request: tuple[Any, ...]) -> SearchStats:
         """Search with all free cores; the result counts the nodes of all threads."""
         with self._lock:
             is_alone, tuner = self._num_busy_cores == 0, self._tuner
@@ -289,23 +321,23 @@ class _SearchCores:
 
     def _start_helper(
         self, request: tuple[Any, ...], first_depth: int, done: threading.Event
-    ) -> Future[_SearchResult | None]:
+    ) -> Future[SearchStats | None]:
         """Start a helper search at depth ``first_depth`` that runs until ``done`` is set.
 
         Returns:
             A future of the result; None if the search was interrupted.
         """
 
-        def run_helper_search() -> _SearchResult | None:
+        def run_helper_search() -> SearchStats | None:
             try:
-                return _SearchResult(*_search.search(*(*request, first_depth, done.is_set)))
+                return SearchStats(*_search.search(*(*request, first_depth, done.is_set)))
             except InterruptedError:
                 return None
 
         return self._pool.submit(run_helper_search)
 
 
-def _select_result(found: list[_SearchResult]) -> _SearchResult:
+def _select_result(found: list[SearchStats]) -> SearchStats:
     """Return the result whose move has the most visits, with the node counts of all threads.
 
     Results of the alpha-beta search have no visits; the first result, which comes from the main
@@ -321,30 +353,7 @@ SEARCH_CORES = _SearchCores()
 """Cores that all time-limited searches of this process share."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchStats:
-    """Statistics of a search.
-
-    Attributes:
-        depth: Last completed depth in turns.
-        proven: Whether the value is a forced win or loss.
-        leaf_evals: Number of leaf evaluations.
-        nodes: Number of visited nodes.
-        lines: Line by first move; complete only for the best move, unless the search is exact.
-    """
-
-    depth: int
-    proven: bool
-    leaf_evals: int
-    nodes: int
-    lines: dict[str, dict[str, tuple[str, ...]]]
-
-    def __str__(self) -> str:
-        proven = ", proven" if self.proven else ""
-        return f"depth {self.depth}{proven}, {self.leaf_evals} leaf evaluations"
-
-
-class Search(_WithFallback):
+class Search(_NodeLimitedSearch):
     """A strategy that searches until it reaches a time or node limit.
 
     The node limit applies only to searches without a time budget.
@@ -378,23 +387,15 @@ class Search(_WithFallback):
         exact_forced: bool = False,
         decoupled: bool = False,
     ) -> None:
-        if not COMPILED:
-            raise RuntimeError(NOT_COMPILED_MESSAGE)
-        if not 1 <= nodes < 2**31:
-            raise ValueError(f"nodes must be between 1 and 2147483647, got {nodes}")
+        super().__init__(nodes)
         if decoupled and (exact or evaluation is None):
             raise ValueError("a decoupled search needs an evaluation and has no exact scores")
         self.weights = weights.to_array()
-        self.nodes = nodes
         self.max_depth = max_depth
         self.evaluation = evaluation
         self.exact = 2 * exact_forced or int(exact)
         self.decoupled = decoupled
         self._beliefs = Beliefs()
-
-    def set_nodes(self, nodes: int) -> None:
-        """Set the node limit for searches without a time budget."""
-        self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search for the best move of ``board.you``.
@@ -445,23 +446,16 @@ class Search(_WithFallback):
             InterruptedError: If `SHOULD_STOP` returned a true value.
         """
         request, snakes, reason = self._build_request(board, seconds, nodes)
-        result = _run_search(request) if seconds is None else SEARCH_CORES.search(request)
-        move, depth, proven, leaf_evals, nodes, scores, lines, _ = result
-        moves = {MOVES[index]: _moves_by_snake(lines[index], snakes) for index in scores}
-        stats = SearchStats(depth, bool(proven), leaf_evals, nodes, moves)
-        values = result.values
-        best = values.get(MOVES[move], 0.0)  # ``values`` is empty if only the root was evaluated.
-        note = f"{stats}; line {_format_line(lines[move], snakes)}"
+        stats = _run_search(request) if seconds is None else SEARCH_CORES.search(request)
+        move, values, line = MOVES[stats.move], stats.values, stats.lines[stats.move]
+        best = values.get(move, 0.0)  # ``values`` is empty if only the root was evaluated.
+        note = f"{stats}; line {_format_line(line, snakes)}"
         if reason:
             note += f"; handcrafted evaluation: the network is {reason}"
         elif self.evaluation:
             note += f"; expected score {score_to_probability(best):.0%}"
-        return Decision(
-            MOVES[move],
-            (Reason("search", scores=values, note=note),),
-            values,
-            line=_moves_by_snake(lines[move], snakes),
-        ), stats
+        reasons = (Reason("search", scores=values, note=note),)
+        return Decision(move, reasons, values, line=_moves_by_snake(line, snakes)), stats
 
     def move_scores(self, board: Board) -> dict[str, float]:
         """Search with the node limit, and return only the score of each move, in cells.
@@ -515,7 +509,7 @@ class Search(_WithFallback):
         return request, snakes, reason
 
 
-class FrozenSearch(_WithFallback):
+class FrozenSearch(_NodeLimitedSearch):
     """The frozen search of 2026, which forms the upper rungs of the ladder.
 
     The frozen search is an earlier version of `Search` (``FROZEN`` in ``csrc``), with fixed weights
@@ -527,15 +521,6 @@ class FrozenSearch(_WithFallback):
     """
 
     WEIGHTS = Weights(1000, 350, 6400, 5, 6200, 8400, 280, 53, 600_000, 7000, 16_000, 500_000)
-
-    def __init__(self, nodes: int = _DEFAULT_NODES) -> None:
-        if not COMPILED:
-            raise RuntimeError(NOT_COMPILED_MESSAGE)
-        self.nodes = nodes
-
-    def set_nodes(self, nodes: int) -> None:
-        """Set the node limit for searches without a time budget."""
-        self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search for the best move of ``board.you``.
@@ -554,10 +539,9 @@ class FrozenSearch(_WithFallback):
             b"",
             frozen=True,
         )
-        result = _run_search(request)
-        stats = SearchStats(result.depth, bool(result.proven), result.leaf_evals, result.nodes, {})
-        reasons = (Reason("search", scores=result.values, note=str(stats)),)
-        return Decision(MOVES[result.move], reasons, result.values)
+        stats = _run_search(request)
+        reasons = (Reason("search", scores=stats.values, note=str(stats)),)
+        return Decision(MOVES[stats.move], reasons, stats.values)
 
 
 def unsupported_reason(board: Board) -> str:
