@@ -35,7 +35,7 @@ from battlesnake_gym.boards.grid import grid
 from battlesnake_gym.boards.limited_view import limit_state
 from battlesnake_gym.common import extensions
 from battlesnake_gym.rules.stages import health_after, wraps
-from battlesnake_gym.rules.state import MOVES, Game, Point, Snake, State
+from battlesnake_gym.rules.state import MOVES, Game, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
 """Flags of the faults of a move, one bit per fault.
@@ -170,14 +170,10 @@ def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
         return WALL
     players = state.living
     others = [snake for snake in players if snake is not own]
+    food, layers = cell in state.food, state.hazards.count(cell)
     return (
         NECK * (own.length > 1 and cell == own.body[1] != own.head)
         | BODY * any(cell in snake.body[:-1] for snake in players)
-        | HEALTH * (not _survives(game, state, own, cell))
+        | HEALTH * (health_after(game, own.health, food=food, layers=layers) <= 0)
         | HEAD * any(s.length >= own.length and board.distance(s.head, cell) == 1 for s in others)
     )
-
-
-def _survives(game: Game, state: State, own: Snake, cell: Point) -> bool:
-    layers = state.hazards.count(cell)
-    return health_after(game, own.health, food=cell in state.food, layers=layers) > 0

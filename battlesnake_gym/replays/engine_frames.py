@@ -88,7 +88,7 @@ class EngineFrames:
         self, frame: Mapping[str, Any], snakes: list[tuple[Mapping[str, Any], str]]
     ) -> State:
         state = State(
-            turn=limits.read_turn_number(frame, ""),
+            turn=json_fields.bounded_integer(frame, "turn", "", 0, limits.MAX_NUMBER),
             width=self.width,
             height=self.height,
             snakes=[_parse_snake(*found) for found in snakes if not _is_eliminated(found[0])],

@@ -93,15 +93,6 @@ def read_size(parent: Mapping[str, Any], path: str) -> tuple[int, int]:
     return width, height
 
 
-def read_turn_number(parent: Mapping[str, Any], path: str) -> int:
-    """Return the integer under ``turn``.
-
-    Raises:
-        BoardError: If the turn is negative or exceeds `MAX_NUMBER`.
-    """
-    return json_fields.bounded_integer(parent, "turn", path, 0, MAX_NUMBER)
-
-
 def check_position(state: State) -> int:
     """Check the number of snakes, and return the result of `_count_cells`.
 

@@ -73,12 +73,13 @@ class Turn:
                 f"turn must be {expected}, got {number}; lines are missing or misplaced"
             )
         decisions = json_fields.child(line, "decisions", "")
+        inferred = "inferred" if "inferred" in line else "guessed"  # Format 1 used another name.
         return cls(
             moves=_read_texts(line, "moves", ""),
             snakes=_read_snakes(line, "") if "snakes" in line else None,
             food=_read_cells(line, "food", "") if "food" in line else None,
             hazards=_read_cells(line, "hazards", "") if "hazards" in line else None,
-            inferred=_read_inferred(line),
+            inferred=list(map(str, json_fields.items(line, inferred, ""))),
             latency=_read_numbers(line, "latency", ""),
             shouts=_read_texts(line, "shouts", ""),
             decisions={
@@ -181,21 +182,19 @@ def read_state(first: Mapping[str, Any]) -> State:
     memory = json_fields.child(first, "memory", "first")
     width, height = limits.read_size(first, "first")
     return State(
-        turn=limits.read_turn_number(first, "first"),
+        turn=json_fields.bounded_integer(first, "turn", "first", 0, limits.MAX_NUMBER),
         width=width,
         height=height,
         snakes=_read_snakes(first, "first"),
         food=_read_cells(first, "food", "first"),
         hazards=_read_cells(first, "hazards", "first"),
-        memory={key: _read_memory(memory, key) for key in memory},
+        memory={
+            key: _read_cells(memory, key, "first.memory")
+            if isinstance(value, list)
+            else limits.read_number(memory, key, "first.memory")
+            for key, value in memory.items()
+        },
     )
-
-
-def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
-    """Return a value in the memory of a map: a number or a list of cells."""
-    if isinstance(memory[key], list):
-        return _read_cells(memory, key, "first.memory")
-    return limits.read_number(memory, key, "first.memory")
 
 
 def _read_snakes(parent: Mapping[str, Any], path: str) -> list[Snake]:
@@ -261,12 +260,6 @@ def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, f
     return numbers
 
 
-def _read_inferred(line: Mapping[str, Any]) -> list[str]:
-    """Return the ids under ``inferred``, which format 1 called ``guessed``."""
-    key = "inferred" if "inferred" in line else "guessed"
-    return [str(name) for name in json_fields.items(line, key, "")]
-
-
 def read_decision(value: Mapping[str, Any], path: str) -> Decision:
     """Parse the decision of a strategy.
 
@@ -277,13 +270,21 @@ def read_decision(value: Mapping[str, Any], path: str) -> Decision:
     Raises:
         BoardError: If a field is invalid.
     """
-    reasons = json_fields.objects(value, "reasons", path)
+    line, location = json_fields.child(value, "line", path), json_fields.join_path(path, "line")
     return Decision(
         move=json_fields.string(value, "move", path, ""),
-        reasons=tuple(_read_reason(*found) for found in reasons),
+        reasons=tuple(
+            Reason(
+                rule=json_fields.string(reason, "rule", at, ""),
+                vetoed=tuple(map(str, json_fields.items(reason, "vetoed", at))),
+                scores=_read_scores(reason, at),
+                note=json_fields.string(reason, "note", at, ""),
+            )
+            for reason, at in json_fields.objects(value, "reasons", path)
+        ),
         scores=_read_scores(value, path),
         shout=json_fields.string(value, "shout", path, ""),
-        line=_read_expected_line(value, path),
+        line={name: tuple(map(str, json_fields.items(line, name, location))) for name in line},
     )
 
 
@@ -292,18 +293,3 @@ def _read_scores(value: Mapping[str, Any], path: str) -> dict[str, float]:
     scores = json_fields.child(value, "scores", path)
     known = {move: -math.inf if score is None else score for move, score in scores.items()}
     return _read_numbers({"scores": known}, "scores", path)
-
-
-def _read_expected_line(value: Mapping[str, Any], path: str) -> dict[str, tuple[str, ...]]:
-    location = json_fields.join_path(path, "line")
-    line = json_fields.child(value, "line", path)
-    return {name: tuple(map(str, json_fields.items(line, name, location))) for name in line}
-
-
-def _read_reason(value: Mapping[str, Any], path: str) -> Reason:
-    return Reason(
-        rule=json_fields.string(value, "rule", path, ""),
-        vetoed=tuple(str(move) for move in json_fields.items(value, "vetoed", path)),
-        scores=_read_scores(value, path),
-        note=json_fields.string(value, "note", path, ""),
-    )

@@ -304,23 +304,16 @@ def play_games(
 
     The seats rotate among the players from game to game, and each game increments the seed.
     """
-    played: list[SelfPlayGame] = []
-    player: list[NDArray[np.uint8]] = []
+    played: list[SelfPlayBatch] = []
     searched = 0
     while searched < num_moves:
         order = np.roll(np.arange(len(players), dtype=np.uint8), len(played))
         one = play_game(seed + len(played), game_settings, [players[i] for i in order.tolist()])
-        played.append(one)
-        player.append(order[one.rows["seat"]])
+        game, player = np.zeros(len(one.rows), np.int32), order[one.rows["seat"]]
+        finished = np.array([one.finished])
+        played.append(SelfPlayBatch(one.rows, game, player, one.points[None], finished, one.turns))
         searched += int((one.rows["kind"] != ROW_RANDOM).sum())
-    return SelfPlayBatch(
-        np.concatenate([one.rows for one in played]),
-        np.repeat(np.arange(len(played), dtype=np.int32), [len(one.rows) for one in played]),
-        np.concatenate(player),
-        np.stack([one.points for one in played]),
-        np.array([one.finished for one in played]),
-        sum(one.turns for one in played),
-    )
+    return SelfPlayBatch.concatenate(played)
 
 
 def _hazard_planes(board: Board) -> tuple[bytes, int]:
