@@ -1,6 +1,7 @@
 """What several packages' tests share."""
 
 import contextlib
+import os
 import signal
 import warnings
 from collections.abc import Iterator
@@ -21,16 +22,8 @@ settings.load_profile("untimed")
 # server that they start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Torch on one thread: threads that wait for each other by spinning stall on a busy machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+# Threads of torch wait for each other in a busy loop, which stalls on a busy machine.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

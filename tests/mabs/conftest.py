@@ -20,14 +20,12 @@ TINY: dict[str, Any] = {"channels": (8,), "strides": (2,), "hidden_size": 16}
 
 @pytest.fixture(scope="session")
 def ray_with_games(ray_session: None) -> None:
-    """Ray that can make the multi-agent environment by its name, torch on one thread."""
-    import torch
+    """Ray that can make the multi-agent environment by its name."""
     from ray.tune.registry import register_env
 
     from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
     from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
 
-    torch.set_num_threads(1)
     register_env(ENV_NAME, BattlesnakeMultiAgentEnv)
 
 

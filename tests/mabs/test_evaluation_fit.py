@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 pytest.importorskip("battlesnake_heuristics.search._search")
-pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
+pytestmark = pytest.mark.rllib
 
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS
 from battlesnake_heuristics.search.self_play import ROW_DTYPE, ROW_SEARCHED, SelfPlayBatch
