@@ -85,9 +85,13 @@ def test_a_finished_run_is_not_trained_again_and_ends_with_five_lines(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = rows(trained)
-    assert train(trained.parent, "--num-iters", "4") == 0
+    assert train(trained.parent, "--num-iters", "4", "--ruleset", "wrapped") == 0
     assert rows(trained) == before
-    told = run_summary.told(capsys.readouterr().out, trained)
+    out = capsys.readouterr().out
+    assert "ruleset is wrapped but was the default" in out
+    assert "DQN-5x5-2 has met its stop condition and does not train" in out
+    assert RunView(trained).settings["ruleset"] == "standard"
+    told = run_summary.told(out, trained)
     assert told["result"].startswith("done: DQN-5x5-2, 4 iterations")
     assert told["strength"].startswith("not measured")
     assert told["model"] == f"{trained}/model/policy.onnx"

@@ -157,6 +157,15 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
         checkpoints.check_compatible(checkpoint, other)
 
 
+def test_changed_settings_are_named_without_stop_conditions(tmp_path: Path) -> None:
+    before = {"hyperparameters": {"minutes": 1.0, "lr": 0.1, "ruleset": "wrapped"}}
+    checkpoint = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS | before)
+    assert checkpoints.changed_settings(checkpoint, FACTS | before) == []
+    now = {"hyperparameters": {"minutes": 2.0, "lr": 0.2}}
+    (line,) = checkpoints.changed_settings(checkpoint, FACTS | now)
+    assert line.endswith(": lr is 0.2 but was 0.1, ruleset is the default but was wrapped")
+
+
 def test_a_checkpoint_that_came_only_in_part_does_not_count(tmp_path: Path) -> None:
     # S3 gets files one by one, so an interrupted job may leave any part of a checkpoint.
     whole = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS)

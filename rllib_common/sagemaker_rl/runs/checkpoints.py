@@ -22,6 +22,7 @@ from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import sync, sync_tree
 from battlesnake_gym.common.run_dir import flatten_settings
 from battlesnake_gym.common.temporary_dirs import temporary_dir
+from sagemaker_rl.job.hyperparameters import STOP_CONDITIONS
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -257,6 +258,23 @@ def check_compatible(checkpoint: Path, metadata: Mapping[str, Any]) -> None:
                 f"cannot resume from {checkpoint}: {name} is {now} but was {before}; use another "
                 "--name, the earlier value, or --no-resume, which deletes the checkpoint"
             )
+
+
+def changed_settings(checkpoint: Path, metadata: Mapping[str, Any]) -> list[str]:
+    """Return a log line with the given settings that differ from the checkpoint's, if any.
+
+    The line omits stop conditions, because a run that has ended continues with other ones.
+    """
+    now, before = (
+        flatten_settings(one.get("hyperparameters", {}))
+        for one in (metadata, read_metadata(checkpoint))
+    )
+    changes = [
+        f"{name} is {now.get(name, 'the default')} but was {before.get(name, 'the default')}"
+        for name in now | before
+        if name not in STOP_CONDITIONS and now.get(name) != before.get(name)
+    ]
+    return [f"settings changed since {checkpoint.name}: {', '.join(changes)}"] if changes else []
 
 
 def _file_sizes(checkpoint: Path) -> dict[str, int]:

@@ -51,7 +51,12 @@ from sagemaker_rl.job.resources import (
 )
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.job.utilization import ResourcePlan
-from sagemaker_rl.runs.checkpoints import CheckpointError, CheckpointFolder, check_compatible
+from sagemaker_rl.runs.checkpoints import (
+    CheckpointError,
+    CheckpointFolder,
+    changed_settings,
+    check_compatible,
+)
 from sagemaker_rl.runs.training_run import (
     CPU_MINUTES_RESULT,
     CSV_COLUMNS,
@@ -294,7 +299,8 @@ class Launch:
             log_line(line)
         if checkpoint is not None:
             check_compatible(checkpoint, metadata)
-        return TrainingRun(
+            self.messages += changed_settings(checkpoint, metadata)
+        run = TrainingRun(
             config=config,
             job=job,
             checkpoint_metadata=metadata,
@@ -306,6 +312,14 @@ class Launch:
             main_curves=self.launcher.main_curves or MAIN_CURVES,
             settings=recorded | self._rllib_settings,
         )
+        if run.is_finished:
+            self.messages.append(
+                f"{job.name} has met its stop condition and does not train; give a higher limit, "
+                "another --name or --no-resume"
+            )
+            if status := run_dir.RunStatus.load(job.output_dir):
+                run.settings = status.settings
+        return run
 
     @property
     def _rllib_settings(self) -> dict[str, Any]:
