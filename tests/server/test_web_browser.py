@@ -382,6 +382,14 @@ def test_snakes_with_equal_colors_are_distinguished(
     pages.broadcast.publish_event("grey", None)
 
 
+def test_titles_of_cards_name_only_existing_keys(quiet: Browser, site: str, pages: Pages) -> None:
+    pages.broadcast.publish_event("ten", Board.new(11, 11, 10))
+    quiet.open(f"{site}/game/ten", "document.querySelectorAll('.snake-card').length === 10")
+    titles = quiet.each(".snake-card", "part.title")
+    assert [title.endswith(")") for title in titles] == [True] * 9 + [False]
+    pages.broadcast.publish_event("ten", None)
+
+
 @pytest.fixture
 def editor(quiet: Browser, site: str) -> Browser:
     """Open the position editor with an empty board."""

@@ -283,7 +283,7 @@ export class Player {
       html("span", "name", colorDot(snake.color), html("b", "", snake.name), card.winProbability, card.numbers),
       card.meter, card.fate, card.shout);
     button.type = "button";
-    button.title = `Show view and decisions of ${snake.name} (${index + 1})`;
+    button.title = `Show view and decisions of ${snake.name}${index < 9 ? ` (${index + 1})` : ""}`;
     button.addEventListener("click", () => this.select(index));
     card.root.append(button);
     card.button = button;

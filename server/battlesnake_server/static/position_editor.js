@@ -228,11 +228,11 @@ class PositionEditor {
 
   showTools() {
     const tools = [["food", "Food", "f"], ["hazard", "Hazard", "h"], ["erase", "Erase", "e"],
-      ...this.snakes.map((snake, i) => [i, snake.name, String(i + 1)])];
+      ...this.snakes.map((snake, i) => [i, snake.name, i < 9 ? String(i + 1) : ""])];
     refill($("tools"), tools.map(([tool, name, shortcut]) => {
       const button = html("button", "tool", this.toolIcon(tool), html("span", "", name));
       button.type = "button";
-      button.title = `${name} (${shortcut})`;
+      button.title = shortcut ? `${name} (${shortcut})` : name;
       button.setAttribute("aria-pressed", String(tool === this.tool));
       button.addEventListener("click", () => this.choose(tool));
       return button;
