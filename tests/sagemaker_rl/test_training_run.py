@@ -23,7 +23,7 @@ from battlesnake_gym.common import run_dir
 from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.job_environment import JobPaths
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
-from sagemaker_rl.runs import checkpoints, divergence, training_run
+from sagemaker_rl.runs import checkpoints, curves, divergence, training_run
 from sagemaker_rl.runs.training_run import TrainingRun
 
 pytestmark = pytest.mark.rllib
@@ -98,7 +98,7 @@ class Counting:
             self._caught.append(15)
         return {
             "training_iteration": self.training_iteration,
-            training_run.CSV_COLUMNS["env_steps"]: 8 * self.training_iteration,
+            curves.CSV_COLUMNS["env_steps"]: 8 * self.training_iteration,
             "elo": 1000.0,
         }
 
@@ -143,7 +143,7 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
         results["elo"] = 2000.0
 
     algorithm.conclude = conclude
-    train(algorithm, caught, num_iters=3, csv_columns=training_run.CSV_COLUMNS | {"elo": "elo"})
+    train(algorithm, caught, num_iters=3, csv_columns=curves.CSV_COLUMNS | {"elo": "elo"})
     assert concluded == ([3] if last == 2000 else [])
     assert algorithm.progress == pytest.approx([0, 1 / 3, 2 / 3])
     assert [row["elo"] for row in rows(tmp_path)] == [1000, 1000, last]
@@ -254,7 +254,7 @@ def test_other_errors_stay_errors(train: Train) -> None:
 
 
 def test_training_without_env_steps_fails(train: Train) -> None:
-    columns = training_run.CSV_COLUMNS | {"env_steps": "missing"}
+    columns = curves.CSV_COLUMNS | {"env_steps": "missing"}
     with pytest.raises(ClusterError, match="5 iterations had no env steps"):
         train(Counting(PendingSignals()), csv_columns=columns)
 
@@ -377,11 +377,11 @@ def test_a_driver_that_waits_for_other_processes_is_no_sign_of_contention(
 def test_progress_shows_only_known_numbers() -> None:
     shown: list[str] = []
     run = SimpleNamespace(
-        csv_columns=training_run.CSV_COLUMNS, job=SimpleNamespace(in_sagemaker=False),
+        csv_columns=curves.CSV_COLUMNS, job=SimpleNamespace(in_sagemaker=False),
         _steps=100, _seconds=2.0, _progress_percent=lambda: 5,
     )  # fmt: skip
     bar = SimpleNamespace(disable=False, set_postfix_str=shown.append)
-    columns = training_run.CSV_COLUMNS
+    columns = curves.CSV_COLUMNS
     reward, length = columns["episode_reward_mean"], columns["episode_len_mean"]
     numbers = {length: 12.0, reward: math.nan}
     show: Any = TrainingRun._show_progress

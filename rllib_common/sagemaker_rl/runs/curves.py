@@ -44,6 +44,31 @@ ENV_STEPS_RESULT = "env_runners/num_env_steps_sampled_lifetime"
 If there is no group `_GAME_TAG`, TensorBoard expands the group `_PROGRESS_TAG`.
 """
 
+CSV_COLUMNS = {
+    ITERATION_COLUMN: ITERATION_COLUMN,
+    "time_total_s": "time_total_s",
+    "env_steps": ENV_STEPS_RESULT,
+    "episode_reward_mean": "env_runners/episode_return_mean",
+    "episode_len_mean": "env_runners/episode_len_mean",
+    "num_episodes": "env_runners/num_episodes",
+    "episode_reward_min": "env_runners/episode_return_min",
+    "episode_reward_max": "env_runners/episode_return_max",
+    "episode_len_min": "env_runners/episode_len_min",
+    "episode_len_max": "env_runners/episode_len_max",
+    "loss": "loss",
+    "env_steps_per_s": "env_steps_per_s",
+    "transitions_per_s": "transitions_per_s",
+    "cpu_percent": "cpu_percent",
+    "driver_cpu_minutes": "driver_cpu_minutes",
+}
+"""RLlib results of the ``progress.csv`` columns that every experiment has.
+
+The keys are column names. `training_run.TrainingRun` computes the last five columns: the mean loss
+of all learners, env steps and transitions per second of wall-clock time, CPU utilization, and the
+CPU time of the driver since the start of the run. The other four values cover one iteration. The
+CPU utilization includes all processes of the driver's machine.
+"""
+
 _ELO, _ELO_X_RESULT = "elo", "elo_cpu_minutes"
 """Results of the ladder evaluation: Elo, and CPU minutes of training.
 

@@ -57,9 +57,9 @@ from sagemaker_rl.runs.checkpoints import (
     changed_settings,
     check_compatible,
 )
+from sagemaker_rl.runs.curves import CSV_COLUMNS
 from sagemaker_rl.runs.training_run import (
     CPU_MINUTES_RESULT,
-    CSV_COLUMNS,
     MAIN_CURVES,
     TrainingRun,
     original_error,

@@ -40,33 +40,8 @@ from sagemaker_rl.job.job_environment import LOGGED_METRICS, JobPaths, log_line,
 from sagemaker_rl.job.process_environment import installed_versions
 from sagemaker_rl.job.stop_signals import PendingSignals
 from sagemaker_rl.runs import checkpoints, divergence
-from sagemaker_rl.runs.curves import ENV_STEPS_RESULT, Curves, flatten
+from sagemaker_rl.runs.curves import CSV_COLUMNS, ENV_STEPS_RESULT, Curves, flatten
 from sagemaker_rl.runs.progress import progress
-
-CSV_COLUMNS = {
-    ITERATION_COLUMN: ITERATION_COLUMN,
-    "time_total_s": "time_total_s",
-    "env_steps": ENV_STEPS_RESULT,
-    "episode_reward_mean": "env_runners/episode_return_mean",
-    "episode_len_mean": "env_runners/episode_len_mean",
-    "num_episodes": "env_runners/num_episodes",
-    "episode_reward_min": "env_runners/episode_return_min",
-    "episode_reward_max": "env_runners/episode_return_max",
-    "episode_len_min": "env_runners/episode_len_min",
-    "episode_len_max": "env_runners/episode_len_max",
-    "loss": "loss",
-    "env_steps_per_s": "env_steps_per_s",
-    "transitions_per_s": "transitions_per_s",
-    "cpu_percent": "cpu_percent",
-    "driver_cpu_minutes": "driver_cpu_minutes",
-}
-"""RLlib results of the ``progress.csv`` columns that every experiment has.
-
-The keys are column names. `TrainingRun` computes the last five columns: the mean loss of all
-learners, env steps and transitions per second of wall-clock time, CPU utilization, and the CPU time
-of the driver since the start of the run. The other four values cover one iteration. The CPU
-utilization includes all processes of the driver's machine.
-"""
 
 _TRANSITIONS_RESULT = "learners/__all_modules__/num_env_steps_trained_lifetime"
 """RLlib result with the number of transitions trained."""

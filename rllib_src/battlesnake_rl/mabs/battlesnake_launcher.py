@@ -302,7 +302,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def csv_columns(self) -> Mapping[str, str]:  # type: ignore[override]
         """Result keys of additional columns of ``progress.csv``."""
         from battlesnake_rl.mabs.strength.ladder_evaluator import LADDER_COLUMNS
-        from sagemaker_rl.runs.training_run import CSV_COLUMNS
+        from sagemaker_rl.runs.curves import CSV_COLUMNS
 
         names = [name for name in GAME_METRICS if name not in CSV_COLUMNS]
         return {name: f"env_runners/{name}" for name in names} | {
