@@ -21,7 +21,7 @@ from typing import Any
 from wsgiref.util import setup_testing_defaults
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.snakes import Decision, StrategyFactory
+from battlesnake_gym.decisions import Decision, StrategyFactory
 
 _Send = Callable[[str, "dict[str, Any] | None"], Any]
 """Function that sends a request to a path ("", "start", "move", "end") and returns the reply."""
