@@ -15,7 +15,7 @@ from battlesnake_gym.common.command_line import (
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.replay_viewer import game_fetcher, game_urls
+from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.replay_viewer.replay_library import has_view_radius
 from battlesnake_server.web import pages
 from battlesnake_server.web.replay_pages import create_app
@@ -48,9 +48,6 @@ def _resolve_path(source: str, options: argparse.Namespace, addresses: AddressPo
     path = Path(source)
     if path.is_file():
         Replay.stream(path)
-    chosen = options.ruleset or options.map
-    if not chosen and (path.exists() or not game_urls.is_game_source(source)):
-        return path
     return game_fetcher.resolve_game(
         source, addresses, ruleset=options.ruleset, board_map=options.map
     )

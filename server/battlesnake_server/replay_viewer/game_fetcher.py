@@ -183,7 +183,7 @@ def list_last_games(snake: str, last: int, address_policy: AddressPolicy) -> tup
     async def list_games() -> tuple[str, list[str]]:
         async with open_client(address_policy) as client, asyncio.timeout(_FETCH_TIMEOUT_S):
             arena = _GameFetch(game_urls.ARENA_API_URL, snake, client)
-            is_id = game_urls.is_arena_id(snake)
+            is_id = game_urls.ARENA_ID_PATTERN.fullmatch(snake)
             named = {snake: ""} if is_id else await _find_snakes_by_name(arena)
             if len(named) != 1:
                 ids = ", ".join(named) or "none"

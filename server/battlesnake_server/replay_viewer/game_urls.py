@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
@@ -21,7 +20,7 @@ ARENA_API_URL = "https://arena.battlesnake.com/api"
 LEGACY_ENGINE_URL = "https://engine.battlesnake.com"
 """Engine of games before 2026, whose pages were on play.battlesnake.com."""
 
-_ARENA_ID_PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+ARENA_ID_PATTERN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _GAME_ID_PATTERN = re.compile(r"[\w-]{1,64}", re.ASCII)
 """Game ids of all engines; a matching id is safe in a path and in a file name."""
 
@@ -42,7 +41,7 @@ def find_engines(source: str) -> tuple[list[str], str]:
     Raises:
         ReplayError: If ``source`` is neither an id nor an address of a game.
     """
-    if is_arena_id(source):
+    if ARENA_ID_PATTERN.fullmatch(source):
         return [ARENA_API_URL, LEGACY_ENGINE_URL], source
     without_scheme = re.match(r"(www\.)?\w+\.battlesnake\.com/", source)
     try:
@@ -64,18 +63,6 @@ def find_engines(source: str) -> tuple[list[str], str]:
         f"{format_value(source)} is neither a file nor a game of an engine; give a file, an id "
         "or https://arena.battlesnake.com/games/ID"
     )
-
-
-def is_arena_id(source: str) -> bool:
-    """Return whether ``source`` has the format of an id of arena.battlesnake.com."""
-    return bool(_ARENA_ID_PATTERN.fullmatch(source))
-
-
-def is_game_source(source: str) -> bool:
-    """Return whether `find_engines` accepts ``source``."""
-    with contextlib.suppress(ReplayError):
-        return bool(find_engines(source))
-    return False
 
 
 def _host_name(url: SplitResult) -> str:

@@ -86,13 +86,7 @@ def create_app(
         roots: Files and directories of recorded games.
         address_policy: Addresses from which visitors may fetch games; None uses the default policy.
         view_radius: View radius of games whose settings have none; None for no limit.
-
-    Raises:
-        ValueError: If a root does not exist.
     """
-    for root in roots:
-        if not root.exists():
-            raise ValueError(f"there is no file or directory {str(root)!r}; check the path")
     app = pages.create_application("Replays")
     add_replay_pages(app, roots, "", address_policy, view_radius)
     return app
