@@ -42,13 +42,11 @@ def index() -> str:
         names = request.args.getlist("run")
         chosen = [run for run in runs if run.name in names] or runs
         chosen = chosen[: charts.MAX_RUNS]
-        counted = ((run.name, charts.build_cause_chart(run, _requested_axis())) for run in chosen)
         return render_template(
             "runs.html",
             runs=runs,
             chosen=[run.name for run in chosen],
             differ=differing_settings(runs),
-            deaths=[(name, found) for name, found in counted if found is not None],
             max_runs=charts.MAX_RUNS,
             **_chart_variables(chosen),
         )
@@ -73,7 +71,6 @@ def show(name: str) -> str:
         return render_template(
             "run.html",
             run=run,
-            deaths=charts.build_cause_chart(run, _requested_axis()),
             shown=_load_cards(games),
             unrecorded=[game.iteration for game in games if game.path is None],
             **_chart_variables([run]),
@@ -114,22 +111,23 @@ def _find_run(runs: list[RunView], name: str) -> RunView:
 
 
 def _chart_variables(runs: list[RunView]) -> dict[str, Any]:
-    """Return the template variables of the charts, which both pages use."""
-    axis, span = _requested_axis(), _requested_span()
-    variables = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SMOOTHING_SPANS}
-    return variables | {"charts": charts.build_charts(runs, axis, span)}
+    """Return the template variables of the charts, which both pages use.
 
-
-def _requested_axis() -> str:
-    """Return the axis in the query parameter ``?axis=``, or the default axis."""
-    axis = request.args.get("axis", _DEFAULT_AXIS)
-    return axis if axis in charts.AXES else _DEFAULT_AXIS
-
-
-def _requested_span() -> int:
-    """Return the span in the query parameter ``?span=``, or the default span."""
-    span = request.args.get("span", _DEFAULT_SPAN, int)
-    return span if span in charts.SMOOTHING_SPANS else _DEFAULT_SPAN
+    The query parameters ``?axis=`` and ``?span=`` select the axis and the moving average.
+    """
+    axis = request.args.get("axis")
+    span = request.args.get("span", type=int)
+    axis = axis if axis in charts.AXES else _DEFAULT_AXIS
+    span = span if span in charts.SMOOTHING_SPANS else _DEFAULT_SPAN
+    deaths = [(run.name, charts.build_cause_chart(run, axis)) for run in runs]
+    return {
+        "axis": axis,
+        "span": span,
+        "axes": charts.AXES,
+        "spans": charts.SMOOTHING_SPANS,
+        "charts": charts.build_charts(runs, axis, span),
+        "deaths": [(name, chart) for name, chart in deaths if chart is not None],
+    }
 
 
 def serve(runs: RunsView, options: argparse.Namespace) -> int:
