@@ -18,6 +18,7 @@ import re
 import stat
 import sys
 import threading
+import traceback
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -286,11 +287,8 @@ def _format_error_line(name: str, error: BaseException) -> str:
     """
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}" if error.lineno else ""
-    lines, trace = [], error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == name:
-            lines.append(trace.tb_lineno)
-        trace = trace.tb_next
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [number for frame, number in frames if frame.f_code.co_filename == name]
     return f", line {lines[-1]}" if lines else ""
 
 

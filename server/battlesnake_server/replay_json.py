@@ -30,7 +30,7 @@ from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.draw import customization
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules.state import Snake
-from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_gym.snakes import Decision
 
 
 def iter_frames(board: Board, turns: Iterable[Turn]) -> Iterator[str]:
@@ -158,18 +158,16 @@ def decision_to_dict(decision: Decision) -> dict[str, Any]:
     """Return a decision as a dict with ``scores``, ``reasons`` and ``line``."""
     return {
         "scores": _finite_scores(decision.scores),
-        "reasons": [_reason_to_dict(reason) for reason in decision.reasons],
+        "reasons": [
+            {
+                "rule": reason.rule,
+                "vetoed": reason.vetoed,
+                "scores": _finite_scores(reason.scores),
+                "note": reason.note,
+            }
+            for reason in decision.reasons
+        ],
         "line": decision.line,
-    }
-
-
-def _reason_to_dict(reason: Reason) -> dict[str, Any]:
-    """Convert a reason to a dict of JSON values."""
-    return {
-        "rule": reason.rule,
-        "vetoed": reason.vetoed,
-        "scores": _finite_scores(reason.scores),
-        "note": reason.note,
     }
 
 

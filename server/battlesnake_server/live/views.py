@@ -26,6 +26,7 @@ from werkzeug.exceptions import HTTPException
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_server import replay_json
+from battlesnake_server.bundle import CUSTOMIZATION_FORMATS
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.live_snake import MAX_TIMEOUT_MS, LiveSnake
 from battlesnake_server.live.sessions import Key
@@ -56,18 +57,15 @@ def index() -> Response:
     # Only browsers list this type; engines accept any content type or JSON.
     if "text/html" in request.headers.get("Accept", ""):
         return _render_page()
-    config = current_app.config
-    answer = {
-        "apiversion": "1",
-        "author": config["AUTHOR"],
-        "color": config["COLOR"],
-        "head": config["HEAD"],
-        "tail": config["TAIL"],
-        "version": _SNAKE_VERSION,
-    }
-    if config["NOTICE"]:
-        answer["notice"] = config["NOTICE"]
+    answer = {"apiversion": "1", "version": _SNAKE_VERSION, **_customization()}
+    if notice := current_app.config["NOTICE"]:
+        answer["notice"] = notice
     return jsonify(answer)
+
+
+def _customization() -> dict[str, str]:
+    """Return the customization of the snake."""
+    return {key: current_app.config[key.upper()] for key in CUSTOMIZATION_FORMATS}
 
 
 def _render_page() -> Response:
@@ -76,12 +74,11 @@ def _render_page() -> Response:
     The page requests only ``/now`` from the server.
     """
     config = current_app.config
-    names = {key: config[key.upper()] for key in ("color", "head", "tail")}
     text = render_template_string(
         read_page_file("templates/live_snake_page.html"),
         config=config,
         style=read_page_file("static/style.css"),
-        customization=replay_json.customization_to_dict(names),
+        customization=replay_json.customization_to_dict(_customization()),
         script=read_board_script("static/live_snake_page.js"),
         name=config["SNAKE"] or config["POLICY"] or DEFAULT_SNAKE,
         url=request.base_url,

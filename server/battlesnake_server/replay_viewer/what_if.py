@@ -100,14 +100,13 @@ def _parse_moves(boards: Sequence[Board], group: str) -> dict[str, str]:
             continue
         if letter != "x" and letter not in MOVES_BY_LETTER:
             raise BoardError(f"if: {format_value(letter)} is not one of u, d, l, r and x")
-        moves[snake.id] = MOVES_BY_LETTER.get(letter) or _best_move(boards, snake.id)
+        if letter == "x":
+            with acquire_search_slot():
+                samples = _sample_last(boards, [snake.id])
+                moves[snake.id] = PositionAnalyzer().best_move(board, snake.id, samples)
+        else:
+            moves[snake.id] = MOVES_BY_LETTER[letter]
     return moves
-
-
-def _best_move(boards: Sequence[Board], snake_id: str) -> str:
-    """Return the search's move for a snake in the last position."""
-    with acquire_search_slot():
-        return PositionAnalyzer().best_move(boards[-1], snake_id, _sample_last(boards, [snake_id]))
 
 
 def describe_branch(boards: Sequence[Board], groups: str) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from collections.abc import Collection
 from flask import Flask, Response, current_app, jsonify, redirect, request
 
 _COOKIE_MAX_AGE_S = 30 * 24 * 3600
-_ACTION_DESCRIPTION = "start, fetch and analyze games, play in them, and query snakes"
+ACTION_DESCRIPTION = "start, fetch and analyze games, play in them, and query snakes"
 _FORBIDDEN_MESSAGE = (
     "this action needs the access token: open the address that the server printed when it started "
-    f"to {_ACTION_DESCRIPTION}"
+    f"to {ACTION_DESCRIPTION}"
 )
 
 
@@ -44,11 +44,6 @@ def create_token(host: str, names: Collection[str] = ()) -> str | None:
         A new token, or None if only this machine can reach the server.
     """
     return None if _is_loopback_host(host) and not names else secrets.token_urlsafe(16)
-
-
-def access_hint(address: str, token: str) -> str:
-    """Format the operator's message with the address and the access token."""
-    return f"open {address}?token={token} to {_ACTION_DESCRIPTION}; other visitors can only read\n"
 
 
 def require_token(app: Flask) -> None:

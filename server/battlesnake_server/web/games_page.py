@@ -165,15 +165,15 @@ def live() -> str:
     good = StoredGame.finished & (StoredGame.turns >= _MIN_FEATURED_TURNS)
     with current_arena().database.session() as session:
         games = session.scalars(with_replay.order_by(good.desc(), StoredGame.id.desc())).all()
-        available = [
-            game.uuid
-            for game in games
-            if isinstance(game.uuid, str)
-            and isinstance(game.replay, str)
-            and Path(game.replay).is_file()
-        ]
+        last = next((game.uuid for game in games if _has_replay(game)), None)
     is_live = bool(current_arena().broadcast.live_games())
-    return render_template("arena_live.html", last=next(iter(available), None), is_live=is_live)
+    return render_template("arena_live.html", last=last, is_live=is_live)
+
+
+def _has_replay(game: StoredGame) -> bool:
+    """Return whether the replay of a game exists; the database may be damaged."""
+    paths = game.uuid, game.replay
+    return all(isinstance(text, str) for text in paths) and Path(str(game.replay)).is_file()
 
 
 @blueprint.get("/live.json")

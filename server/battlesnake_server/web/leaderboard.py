@@ -105,22 +105,17 @@ def list_tournaments() -> list[_TournamentOption]:
 
 
 def _title(row: Tournament) -> str:
-    """Return the title of a tournament; the settings may be damaged."""
-    try:
-        return _format_title(row.settings)
-    except (KeyError, TypeError, AssertionError):
-        return f"tournament {row.id}, whose settings are damaged"
-
-
-def _format_title(setup: dict[str, object]) -> str:
-    """Return a short title of a tournament."""
+    """Return a short title of a tournament; the settings may be damaged."""
+    setup = row.settings
     if setup == VISITOR_TOURNAMENT:
         return "Games from this site"
-    if "league" in setup:
-        return f"{setup['league']}, season {setup['season']}"
-    snakes = setup["snakes"]
-    assert isinstance(snakes, list)
-    names = ", ".join(str(name).rsplit("/", 1)[-1] for name in snakes[:4])
+    try:
+        if "league" in setup:
+            return f"{setup['league']}, season {setup['season']}"
+        snakes = setup["snakes"]
+        names = ", ".join(str(name).rsplit("/", 1)[-1] for name in snakes[:4])
+    except (KeyError, TypeError):
+        return f"tournament {row.id}, whose settings are damaged"
     more = f" and {len(snakes) - 4} more" if len(snakes) > 4 else ""
     return f"{names}{more} · {setup.get('ruleset')} {setup.get('width')}x{setup.get('height')}"
 

@@ -8,9 +8,7 @@ from sqlalchemy.orm import Session
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_server.arena.database import LeagueSnake, utc_now
-from battlesnake_server.arena.league import (
-    Season,
-)
+from battlesnake_server.arena.league import Season
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.results import StandingsRow
 from battlesnake_server.web.game_manager import current_arena

@@ -307,7 +307,9 @@ class Site(PageServer):
         """
         output.write(f"serving {what} at {self.address} (Ctrl+C to stop)\n")
         if (token := self._app.config["TOKEN"]) is not None:
-            output.write(access_control.access_hint(self.address, token))
+            action = access_control.ACTION_DESCRIPTION
+            hint = f"open {self.address}?token={token} to {action}; other visitors can only read\n"
+            output.write(hint)
         output.flush()
 
 
