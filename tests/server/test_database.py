@@ -37,7 +37,7 @@ from battlesnake_server.arena.stored_tournament import StoredTournament
 from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.commands import arena_command
 from battlesnake_server.web import create_app
-from battlesnake_server.web.live_games import LiveGames
+from battlesnake_server.web.game_manager import Arena
 from battlesnake_server.web.roster import Roster
 from tests.processes import free_port, until
 from tests.server.fast_league import FastClock, play_here
@@ -209,7 +209,7 @@ def test_the_pages_read_and_write_the_database(database: Database, tmp_path: Pat
         session.add_all([a_game(0, tournament.id), a_game(1, tournament.id)])
         session.commit()
         number = tournament.id
-    client = create_app(database, Roster(), LiveGames(), tmp_path).test_client()
+    client = create_app(Arena(database, Roster(), tmp_path)).test_client()
     (best, worst) = client.get(f"/leaderboard.json?tournament={number}").get_json()
     assert (best["snake"], best["wins"], worst["snake"]) == ("ä0", 2, "ä1")
     assert "ä0, ä1 · standard 11x11" in client.get("/").text

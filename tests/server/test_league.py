@@ -40,7 +40,7 @@ from battlesnake_server.arena.league_snakes import LeagueSnakes
 from battlesnake_server.arena.ratings import Ratings
 from battlesnake_server.commands.league_command import _load_or_create_token
 from battlesnake_server.web import create_app
-from battlesnake_server.web.live_games import LiveGames
+from battlesnake_server.web.game_manager import Arena
 from battlesnake_server.web.roster import Roster
 from tests.processes import below, command_of, run, running, until, until_gone
 from tests.server import misbehaving_snakes
@@ -414,7 +414,7 @@ def test_the_page_shows_the_season_and_obeys_the_token(
     token = _load_or_create_token(tmp_path / "token")
     assert _load_or_create_token(tmp_path / "token") == token
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
-    app = create_app(database, Roster(), LiveGames(), tmp_path, club)
+    app = create_app(Arena(database, Roster(), tmp_path, club))
     app.config["TOKEN"] = token
     stranger, operator = app.test_client(), app.test_client()
     assert operator.get(f"/league?token={token}").status_code == 302

@@ -30,7 +30,7 @@ from battlesnake_server.replay_viewer.replay_library import LibraryEntry
 from battlesnake_server.runs import report
 from battlesnake_server.runs.run_view import RunsView
 from battlesnake_server.web import create_app, replay_pages, runs_page
-from battlesnake_server.web.live_games import LiveGames
+from battlesnake_server.web.game_manager import Arena
 from battlesnake_server.web.roster import Roster
 from tests.battlesnake_gym import hostile_replays
 from tests.battlesnake_gym.test_replay import FUZZED
@@ -323,7 +323,7 @@ def test_damaged_rows_mark_their_own_card(
             with contextlib.suppress(sqlite3.IntegrityError):
                 cast = "CAST(? AS TEXT)" if isinstance(value, bytes) and number % 2 else "?"
                 database.execute(f"UPDATE {table} SET {column} = {cast} WHERE id = 2", (value,))
-        app = create_app(arena, Roster(), LiveGames(), arena_folder / "replays", league=LEAGUE)
+        app = create_app(Arena(arena, Roster(), arena_folder / "replays", LEAGUE))
         client = app.test_client()
         pages = {
             address: client.get(address)

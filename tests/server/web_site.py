@@ -19,6 +19,7 @@ from battlesnake_server.arena.stored_tournament import StoredTournament
 from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import NUM_THREADS, create_app
+from battlesnake_server.web.game_manager import Arena
 from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 
@@ -64,11 +65,10 @@ def make(
 ) -> Pages:
     """Pages over a fresh database, after a small tournament where ``games`` are asked for."""
     database = Database(f"sqlite:///{folder / 'arena.sqlite'}")
-    broadcast = LiveGames()
-    roster = Roster(invited, allow_urls=allow_urls)
-    app = create_app(database, roster, broadcast, folder / "replays")
+    arena = Arena(database, Roster(invited, allow_urls=allow_urls), folder / "replays")
+    app = create_app(arena)
     app.config["TOKEN"] = token
-    pages = Pages(app, broadcast, database, folder)
+    pages = Pages(app, arena.broadcast, database, folder)
     if games:
         play(pages, games)
     return pages

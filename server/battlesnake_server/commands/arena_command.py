@@ -106,7 +106,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.web:
             # Only the pages need Flask, whose import takes time.
             from battlesnake_server.web import open_site
-            from battlesnake_server.web.live_games import LiveGames
+            from battlesnake_server.web.game_manager import Arena
             from battlesnake_server.web.roster import Roster
 
             roster = Roster(
@@ -118,9 +118,9 @@ def main(argv: list[str] | None = None) -> int:
         site = announce = pool = None
         if arguments.web:
             arguments.replays = (arguments.replays or DEFAULT_REPLAY_DIR).absolute()
-            broadcast = LiveGames()
-            announce = broadcast.publish_event
-            site = stack.enter_context(open_site(database, roster, broadcast, arguments))
+            arena = Arena(database, roster, arguments.replays)
+            announce = arena.broadcast.publish_event
+            site = stack.enter_context(open_site(arena, arguments))
         if arguments.ray_address:
             pool = open_ray_pool(arguments.ray_address, setup)
         stack.enter_context(raise_on_stop_signal())

@@ -31,7 +31,7 @@ from battlesnake_server.commands.arena_command import (
     report_stop,
 )
 from battlesnake_server.web import open_site
-from battlesnake_server.web.live_games import LiveGames
+from battlesnake_server.web.game_manager import Arena
 from battlesnake_server.web.roster import Roster
 
 _RESUME_HINT = "finished games are stored; the same command resumes the league"
@@ -84,12 +84,12 @@ def _run_league(
     arguments.replays.mkdir(parents=True, exist_ok=True)
     extra_snakes = [f"{name}={source}" for name, source in players.sources.items()]
     roster = Roster(extra_snakes, address_policy=players.address_policy)
-    broadcast = LiveGames()
-    with open_site(database, roster, broadcast, arguments, token=token, league=players.plan):
+    arena = Arena(database, roster, arguments.replays, players.plan)
+    with open_site(arena, arguments, token):
         league = League(players, database, jobs=arguments.jobs, replays=arguments.replays)
         log(f"{league.plan.name}, season {league.season.number}, ends at {league.season.ends} UTC")
         try:
-            with open_pool(arguments.jobs, broadcast.publish_event) as pool:
+            with open_pool(arguments.jobs, arena.broadcast.publish_event) as pool:
                 try:
                     league.run(functools.partial(pool.submit, play_in_pool), arguments.games)
                 except BaseException:

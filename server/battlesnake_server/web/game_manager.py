@@ -175,24 +175,21 @@ class Arena:
     Args:
         database: Results database, which also stores the visitors' games.
         roster: Snakes that visitors may play against and query.
-        broadcast: Live games, including the visitors' games.
         replays: Directory of recorded games, including the visitors' games.
         league: League that the arena runs, or None.
+
+    Attributes:
+        broadcast: Live games, including the visitors' games.
     """
 
     def __init__(
-        self,
-        database: Database,
-        roster: Roster,
-        broadcast: LiveGames,
-        replays: Path,
-        league: LeagueConfig | None,
+        self, database: Database, roster: Roster, replays: Path, league: LeagueConfig | None = None
     ) -> None:
         self.database = database
         self.roster = roster
-        self.broadcast = broadcast
+        self.broadcast = LiveGames()
+        self.replays = replays
         self.league = league
-        self._replays = replays
         self._games: dict[str, _ManagedGame] = {}
         self._lock = threading.Lock()
         self._storing = threading.Lock()
@@ -310,7 +307,7 @@ class Arena:
                 select(func.max(StoredGame.number)).where(StoredGame.tournament_id == tournament.id)
             )
             number = 0 if last is None else last + 1
-            path = replay_path(self._replays / "started-here", number, game.id)
+            path = replay_path(self.replays / "started-here", number, game.id)
             scheduled = ScheduledGame(number, game.request.seed, tuple(range(len(record.seats))))
             result = GameResult.from_record(scheduled, record, path)
             session.add(StoredGame.from_result(result, tournament.id, game.request.labels))
