@@ -76,9 +76,7 @@ def test_a_run_leaves_curves_checkpoints_and_an_evaluation(trained: Path) -> Non
     assert float(table[-1]["promotions"]) >= 1
     evaluation = Evaluation.load(trained / "model" / "champion.evaluation")
     assert evaluation.metadata["command"] == "train --algorithm EXIT"
-    trained_for = evaluation.metadata["trained_for"]
-    assert [11, 11] in trained_for["sizes"]
-    assert (trained_for["snakes"], trained_for["maps"]) == ([*range(2, 9)], ["standard", "royale"])
+    assert [11, 11] in evaluation.metadata["trained_for"]["sizes"]
     assert tensorboard_cards.check(trained / "tensorboard")
 
 
@@ -264,6 +262,9 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
         assert len(again.sample_buffer) == 3
         assert again.champion.network_bytes != algorithm.champion.network_bytes
     known = Evaluation.load(tmp_path / "champion.evaluation").metadata
+    assert known["trained_for"]["sizes"] == [[7, 7]]
+    assert known["trained_for"]["snakes"] == [2, 3]
+    assert known["trained_for"]["maps"] == ["standard"]
     assert known["moves"] >= 9000
     assert known["settings"]["deep_search_after_moves"] == 5000
 

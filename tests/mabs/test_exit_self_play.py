@@ -17,16 +17,16 @@ from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel
 from battlesnake_rl.mabs.exit.exit_self_play import (
-    GAME_MIX_METADATA,
     ExitProgress,
     SelfPlay,
     _draw_weights,
     _play_pair,
+    game_mix_metadata,
 )
 
 
 def untrained() -> Evaluation:
-    return EvaluationModel().to_evaluation({"trained_for": GAME_MIX_METADATA})
+    return EvaluationModel().to_evaluation({"trained_for": game_mix_metadata()})
 
 
 def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path: Path) -> None:

@@ -44,10 +44,10 @@ from battlesnake_rl.mabs.exit.evaluation_fit import (
 from battlesnake_rl.mabs.exit.exit_self_play import (
     CPUS_PER_RUNNER,
     GAME_MIX,
-    GAME_MIX_METADATA,
     ExitProgress,
     IterationStoppedError,
     SelfPlay,
+    game_mix_metadata,
 )
 from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
 from battlesnake_rl.mabs.strength.ladder_evaluator import (
@@ -229,7 +229,7 @@ class EXIT:
     def _get_metadata(self) -> dict[str, Any]:
         """Return the metadata for the network's file."""
         return {
-            "trained_for": GAME_MIX_METADATA,
+            "trained_for": game_mix_metadata(),
             "command": "train --algorithm EXIT",
             "settings": asdict(self.settings),
             "rounds": self.progress.iterations,

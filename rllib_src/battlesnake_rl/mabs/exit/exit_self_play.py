@@ -48,14 +48,6 @@ GAME_MIX = (
 )
 """Games, each with its share of the searched moves."""
 
-GAME_MIX_METADATA = {
-    "rulesets": sorted({setup.ruleset for _, setup in GAME_MIX}),
-    "maps": ["standard", "royale"],
-    "sizes": sorted({(setup.width, setup.height) for _, setup in GAME_MIX}),
-    "snakes": sorted({n for _, setup in GAME_MIX for n in range(2, setup.num_snakes + 1)}),
-}
-"""Metadata about `GAME_MIX` for a network's file; the ruleset ``royale`` has the map ``royale``."""
-
 NODE_CHOICES, DEEP_NODE_CHOICES = (100, 150, 200, 300), (400, 800, 1600)
 """Node limits per move; each fragment draws one limit.
 
@@ -175,6 +167,20 @@ def _play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) -
         share = float(sum(p for p, side in zip(game.points, sides, strict=True) if side == 0))
         points += 0.5 + 0.5 * float(np.sign(round(2 * share - 1, 6)))
     return pair_outcome(points)
+
+
+def game_mix_metadata() -> dict[str, Any]:
+    """Return the metadata about `GAME_MIX` for a network's file.
+
+    The map ``royale`` is included if a game has the ruleset ``royale``.
+    """
+    rulesets = sorted({setup.ruleset for _, setup in GAME_MIX})
+    return {
+        "rulesets": rulesets,
+        "maps": ["standard", *(["royale"] if "royale" in rulesets else [])],
+        "sizes": sorted({(setup.width, setup.height) for _, setup in GAME_MIX}),
+        "snakes": sorted({n for _, setup in GAME_MIX for n in range(2, setup.num_snakes + 1)}),
+    }
 
 
 def _play_fragment(
