@@ -47,10 +47,14 @@ def setup(app: Sphinx) -> dict[str, bool]:
 def _write_all() -> None:
     """Write all generated pages."""
     pages = {f"{name.replace(' ', '-')}.md": _command_page(name) for name in COMMANDS}
+    from battlesnake_rl.mabs.settings.algorithm_settings import ALGORITHMS
+    from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOSettings
+
+    sections = [f"## {name}\n\n{_settings_table(cls)}" for name, cls in ALGORITHMS.items()]
     tables = {
-        "settings.md": _settings_tables(),
+        "settings.md": "\n".join(sections),
         "environment.md": _settings_table(EnvConfig),
-        "procgen.md": _procgen_table(),
+        "procgen.md": _settings_table(ProcgenPPOSettings),
         "search-inputs.md": _inputs_table(),
     }
     _write_pages(DOCS / "_reference", pages | tables)
@@ -159,14 +163,6 @@ def _escape(text: str) -> str:
     )
 
 
-def _settings_tables() -> str:
-    """Return one section per algorithm, with a table of its settings."""
-    from battlesnake_rl.mabs.settings.algorithm_settings import ALGORITHMS
-
-    parts = [f"## {name}\n\n{_settings_table(cls)}" for name, cls in ALGORITHMS.items()]
-    return "\n".join(parts)
-
-
 def _settings_table(cls: type[Any]) -> str:
     """Return a table of the fields of a dataclass: name, default and meaning."""
     docs, kinds = _field_docs(cls), typing.get_type_hints(cls)
@@ -186,13 +182,6 @@ def _short_type(kind: Any) -> str:
     while (shorter := re.sub(r"\[[^\[\]]*\]", "", name)) != name:
         name = shorter
     return re.sub(r"\b\w+\.", "", name)
-
-
-def _procgen_table() -> str:
-    """Return a table of the settings of ProcgenPPO."""
-    from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOSettings
-
-    return _settings_table(ProcgenPPOSettings)
 
 
 def _inputs_table() -> str:

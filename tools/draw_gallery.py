@@ -79,13 +79,17 @@ def _write_figures(
 def _draw_map(played: Map) -> tuple[str, str, str]:
     """Draw a map after up to `_NUM_TURNS` turns of the snake ``cautious``."""
     board = maps_command.start_board(played)
-    count = len(board.snakes)
-    players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
-    for _ in snakes.play(board, players, max_turns=_NUM_TURNS):
-        if len(board.living) < count:
-            break
+    _play_turns(board)
     about = f"({board.width}x{board.height}, turn {board.turn}): {played.description}"
     return played.id, about, drawing.svg(board, 16)
+
+
+def _play_turns(board: Board) -> None:
+    """Play up to `_NUM_TURNS` turns of the snake ``cautious``, until a snake is eliminated."""
+    players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
+    for _ in snakes.play(board, players, max_turns=_NUM_TURNS):
+        if len(board.living) < len(players):
+            break
 
 
 def _draw_customization(part: str, name: str) -> str:
@@ -153,10 +157,7 @@ def _draw_elo_bar(placement: Mapping[str, Any]) -> str:
 def _iter_plane_figures() -> Iterable[tuple[str, str, str]]:
     """Draw each plane of the default observation of one position."""
     board = Board.new(11, 11, 3, game=Game(seed=11))
-    players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
-    for _ in snakes.play(board, players, max_turns=_NUM_TURNS):
-        if len(board.living) < 3:
-            break
+    _play_turns(board)
     observation = get("planes")
     seen = observation.encode(board, board.living[0].id)
     for name, plane in zip(observation.planes, seen, strict=True):

@@ -62,4 +62,4 @@ class _CompiledGame:
 
 
 if __name__ == "__main__":
-    serve("engine in C", _CompiledGame())
+    serve("engine in C", _CompiledGame(), accepts_any_move=True)

@@ -47,8 +47,6 @@ class _SearchPosition:
 
         In the response, eliminated snakes are null.
         """
-        if any(move not in (None, *MOVES) for move in moves):
-            raise UnsupportedGameError("the search supports only the four moves")
         header, snakes = self.header, self.state["s"]
         rules, damage = header["ruleset"], header["settings"]["hazardDamagePerTurn"]
         numbers = [self.cell.get(cell, 0) for s in snakes for cell in parse_cells(s["b"])]

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 Json = dict[str, Any]
+MOVES = ("up", "down", "left", "right")
 
 
 class UnsupportedGameError(Exception):
@@ -20,7 +21,7 @@ class CannotContinueError(Exception):
     """Error for a position from which the rules cannot continue."""
 
 
-def serve(name: str, adapter: Any, *lacks: str) -> None:
+def serve(name: str, adapter: Any, *lacks: str, accepts_any_move: bool = False) -> None:
     """Read messages from stdin and write responses to stdout until the input ends.
 
     Args:
@@ -30,6 +31,8 @@ def serve(name: str, adapter: Any, *lacks: str) -> None:
             eliminated snake, and returns the position. If the engine has a view radius, the object
             also has the method `limit_view(message)`.
         lacks: Fields and messages that the engine does not support.
+        accepts_any_move: Whether the engine plays a turn with an invalid move. A position with an
+            invalid move is refused otherwise.
     """
     for line in sys.stdin:
         message = json.loads(line)
@@ -46,6 +49,8 @@ def serve(name: str, adapter: Any, *lacks: str) -> None:
                 if not hasattr(adapter, "limit_view"):
                     raise UnsupportedGameError("the engine has no view radius")
                 response = adapter.limit_view(message)
+            elif not accepts_any_move and not {None, *MOVES} >= set(message["step"]):
+                raise UnsupportedGameError("the engine supports only the four moves")
             else:
                 response = adapter.play_turn(message["step"])
         except UnsupportedGameError as error:
