@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import battlesnake_gym
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
@@ -40,13 +40,6 @@ _INSTALLED_PACKAGES = (
 """Folders of an installed wheel that correspond to ``rllib_src`` and `PROJECT_DEPENDENCIES`."""
 
 
-class _SourceArguments(TypedDict):
-    """Arguments ``source_dir`` and ``dependencies`` of the SDK's estimators."""
-
-    source_dir: str
-    dependencies: list[str]
-
-
 def find_compiled_files(folder: Path) -> Iterator[Path]:
     """Yield the paths of the compiled files in a folder and its subfolders."""
     return (path for path in sorted(folder.rglob("*")) if path.suffix in _COMPILED_SUFFIXES)
@@ -54,7 +47,7 @@ def find_compiled_files(folder: Path) -> Iterator[Path]:
 
 def copy_sources(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
-) -> _SourceArguments:
+) -> dict[str, Any]:
     """Copy a job's folders without compiled files.
 
     Example::
@@ -66,7 +59,7 @@ def copy_sources(
     deleted.
 
     Returns:
-        Arguments of the estimator.
+        Arguments ``source_dir`` and ``dependencies`` of the estimator.
 
     Raises:
         ValueError: If a folder does not exist, or two dependencies have the same name.
@@ -92,7 +85,7 @@ def copy_sources(
 
 def copy_project_sources(
     dependencies: Iterable[PathLike[str] | str] = (), source_dir: PathLike[str] | str | None = None
-) -> _SourceArguments:
+) -> dict[str, Any]:
     """Copy this project's training scripts and packages, from a clone or an installed wheel.
 
     Args:
@@ -144,9 +137,10 @@ def merge_source_dir(
         ValueError: If a folder does not exist, or two dependencies have the same name.
     """
     parts = copy_sources(source_dir=source_dir, dependencies=dependencies)
+    merged = str(parts["source_dir"])
     for folder in map(Path, parts["dependencies"]):
-        shutil.copytree(folder, Path(parts["source_dir"]) / folder.name)
-    return parts["source_dir"]
+        shutil.copytree(folder, Path(merged) / folder.name)
+    return merged
 
 
 def _copy_folder(folder: Path, parent: Path) -> str:

@@ -14,11 +14,10 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from botocore import xform_name
-from botocore.exceptions import ClientError
 
 from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.common.temporary_dirs import temporary_dir
@@ -248,7 +247,7 @@ class TrainingJob(BackgroundJob):
         """Run all instances until they end, and return their exit statuses."""
         for instance in self._instances:
             instance.prepare()
-            self._transfer_checkpoints(instance, _download_folder)
+            self._transfer_checkpoints(instance, _download)
             self._download_channels(instance)
             instance.start(self.name, self._environment)
         readers = [
@@ -331,12 +330,8 @@ class TrainingJob(BackgroundJob):
         """Download the data of all channels to an instance."""
         for channel in self._request.get("InputDataConfig", []):
             uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
-            bucket, key = split_s3_uri(uri)
             target = instance.channel_folder(channel["ChannelName"])
-            if _object_exists(self._client.s3, bucket, key):
-                self._client.s3.download_file(bucket, key, str(target / Path(key).name))
-            else:
-                _download_folder(self._client.s3, uri, target)
+            _download(self._client.s3, uri, target)
             if not any(target.iterdir()):
                 raise _ChannelDataError(
                     f"ClientError: Data download failed: there is nothing in S3 at {uri}, which "
@@ -401,45 +396,32 @@ def _make_instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
     ]
 
 
-def _object_exists(s3: Any, bucket: str, key: str) -> bool:
-    """Return whether S3 has an object with exactly this key."""
-    try:
-        s3.head_object(Bucket=bucket, Key=key or "/")
-    except ClientError:
-        return False
-    return True
-
-
-def _download_folder(s3: Any, uri: str, folder: Path) -> None:
-    """Download all S3 objects below ``uri`` into ``folder``.
+def _download(s3: Any, uri: str, folder: Path) -> None:
+    """Download the S3 object ``uri``, and all objects below ``uri``, into ``folder``.
 
     Raises:
         _ChannelDataError: If a key names a file outside ``folder``.
     """
-    bucket, prefix = _split_folder_uri(uri)
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        for one in page.get("Contents", []):
-            if one["Key"].endswith("/"):  # The S3 console's marker of a folder.
+    bucket, key = split_s3_uri(uri)
+    parent = f"{key}/" if key else ""
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key):
+        for name in (one["Key"] for one in page.get("Contents", [])):
+            is_wanted = name == key or name.startswith(parent)
+            if not is_wanted or name.endswith("/"):  # The S3 console's marker of a folder.
                 continue
-            path = folder / one["Key"].removeprefix(prefix)
+            path = folder / (Path(key).name if name == key else name.removeprefix(parent))
             if not path.resolve().is_relative_to(folder.resolve()):
                 raise _ChannelDataError(
-                    f"ClientError: Data download failed: the S3 key {one['Key']!r} leaves its "
-                    "folder; rename the object"
+                    f"ClientError: Data download failed: the S3 key {name!r} leaves its folder; "
+                    "rename the object"
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
-            s3.download_file(bucket, one["Key"], str(path))
+            s3.download_file(bucket, name, str(path))
 
 
 def _upload_folder(s3: Any, uri: str, folder: Path) -> None:
     """Upload all files in ``folder`` to S3 objects below ``uri``."""
-    bucket, prefix = _split_folder_uri(uri)
+    bucket, key = split_s3_uri(uri)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            s3.upload_file(str(path), bucket, f"{prefix}{path.relative_to(folder).as_posix()}")
-
-
-def _split_folder_uri(uri: str) -> tuple[str, str]:
-    """Split the URI of a folder into bucket and key prefix, which is "" or ends with a slash."""
-    bucket, key = split_s3_uri(uri)
-    return bucket, f"{key}/" if key else ""
+            s3.upload_file(str(path), bucket, str(PurePosixPath(key, path.relative_to(folder))))
