@@ -7,9 +7,11 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 
 from flask import Flask
 from flask.testing import FlaskClient
+from jinja2.bccache import Bucket, BytecodeCache
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.game_spec import GameSpec
@@ -27,6 +29,22 @@ SETUP = TournamentSettings(
     ("hungry", "cautious", "NAME<b>=straight"), GameSpec(2, 7, 7, max_turns=80), timeout=2000
 )
 GAMES = 2
+
+
+class CompiledTemplates(BytecodeCache):
+    """Templates of all applications: most tests make their own, which would compile them again."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, CodeType | None] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self.codes.get(bucket.key + bucket.checksum)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.codes[bucket.key + bucket.checksum] = bucket.code
+
+
+Flask.jinja_options = {"bytecode_cache": CompiledTemplates()}
 
 
 @dataclass(frozen=True)
