@@ -17,13 +17,6 @@ _MAX_YAML_KEYS = 1000
 """Maximum number of keys in a mapping, including merged keys."""
 
 
-class YamlError(ValueError):
-    """Error for a file that is not YAML.
-
-    The message contains the path of the file.
-    """
-
-
 class _LimitedLoader(yaml.SafeLoader):
     """A safe YAML loader that rejects repeated keys and limits the size of merged mappings."""
 
@@ -77,8 +70,8 @@ def read_yaml(path: Path, repeated: list[str] | None = None) -> Any:
         repeated: List to which repeated keys are added; None to reject them.
 
     Raises:
-        YamlError: If the file is not YAML, or a key is repeated.
-        ValueError: If the file is too long.
+        ValueError: If the file is not YAML or too long, or if a key is repeated; the message
+            contains the path.
         OSError: If the file cannot be read.
     """
     data = read_bounded(path, _MAX_YAML_BYTES)
@@ -87,7 +80,7 @@ def read_yaml(path: Path, repeated: list[str] | None = None) -> Any:
         loader.repeated = repeated
         return loader.get_single_data()
     except (yaml.YAMLError, RecursionError, ArithmeticError, ValueError) as error:
-        raise YamlError(f"{path} is not YAML: {_describe_error(error)}") from error
+        raise ValueError(f"{path} is not YAML: {_describe_error(error)}") from error
 
 
 def _describe_error(error: Exception) -> str:

@@ -88,7 +88,7 @@ Built-in snakes have up to 20 rules.
 log = logging.getLogger(__name__)
 
 
-class PolicySnake:
+class _PolicySnake:
     """Strategy that applies move filters and plays the policy's best remaining move.
 
     The first filters are always ``ALIVE`` and the action mask of training. The policy's values of
@@ -146,9 +146,9 @@ class PolicyFactory:
         """Policy for batches of several games, or None with filters or policy rules."""
         return None if self.filters or self.rules else self.onnx_policy
 
-    def __call__(self, seed: int) -> PolicySnake:
+    def __call__(self, seed: int) -> _PolicySnake:
         """Return a snake for one game."""
-        return PolicySnake(self.onnx_policy, self.filters, self.rules)
+        return _PolicySnake(self.onnx_policy, self.filters, self.rules)
 
 
 def open_factory(path: str, rules: str = "") -> PolicyFactory:
@@ -164,7 +164,7 @@ def open_factory(path: str, rules: str = "") -> PolicyFactory:
 _load_policy = cache_by_file(64)(OnnxPolicy.load)
 
 
-class _DefaultPolicySnake(PolicySnake):
+class _DefaultPolicySnake(_PolicySnake):
     """Strategy of the bundled policy; `DEFAULT_SNAKE` plays unsupported games.
 
     Every game that `DEFAULT_SNAKE` plays is logged with the reason.

@@ -16,7 +16,7 @@ from battlesnake_rl.mabs.envs import board_size_schedule
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.envs.training_env_config import env_options
-from battlesnake_server.strategy_loader import PolicySnake
+from battlesnake_server.strategy_loader import _PolicySnake
 from sagemaker_rl.runs.checkpoints import restore_algorithm
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL
@@ -135,4 +135,4 @@ def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -
     for side in (5, 7):
         board = Board.new(side, side, 2)
         board.you_id = board.snakes[0].id
-        assert PolicySnake(policy)(board).move in board.safe_moves()
+        assert _PolicySnake(policy)(board).move in board.safe_moves()

@@ -22,7 +22,7 @@ from battlesnake_heuristics.search.search import Search
 from battlesnake_rl.mabs.base.fragment import Fragment
 from battlesnake_rl.mabs.distil.distil import MAX_REGRET
 from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
-from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
+from battlesnake_rl.mabs.policy.actor_critic import _PolicyNetwork
 from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, DuelingQNetwork
 from battlesnake_rl.mabs.ppo.ppo import KICKSTART_PROBS
 from battlesnake_rl.mabs.settings.algorithm_settings import DISTILSettings
@@ -359,7 +359,10 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
 def test_ppo_begins_with_the_moves_of_a_policy_by_dqn(made: Any) -> None:
     torch.manual_seed(1)
     settings: dict[str, Any] = {**TRUNK_DEFAULTS, **TINY}
-    theirs, ours = DuelingQNetwork((16, 7, 7), **settings), PolicyNetwork((16, 7, 7), 4, **settings)
+    theirs, ours = (
+        DuelingQNetwork((16, 7, 7), **settings),
+        _PolicyNetwork((16, 7, 7), 4, **settings),
+    )
     weights = {name: one.numpy() for name, one in theirs.state_dict().items()}
     warm_start._load_into_network(ours, weights, Path("policy.onnx"))
     frames = torch.randint(0, 256, (50, 16, 7, 7), dtype=torch.uint8)

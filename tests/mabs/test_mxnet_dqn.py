@@ -18,7 +18,7 @@ from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn import MXNET, _SnakeReplayBuffer
 from battlesnake_rl.mabs.policy import policy_loader
 from battlesnake_rl.mabs.strength import ladder_evaluator
-from battlesnake_server.strategy_loader import PolicySnake
+from battlesnake_server.strategy_loader import _PolicySnake
 from sagemaker_rl.job import pinned_wheels
 from sagemaker_rl.runs.divergence import DivergedError
 from tests.mabs.conftest import SMALL
@@ -73,7 +73,7 @@ def test_without_the_package_the_error_names_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(pinned_wheels, "find_spec", lambda name: None)
-    monkeypatch.setattr(pinned_wheels.PinnedWheels, "unavailable_reason", lambda self: "")
+    monkeypatch.setattr(pinned_wheels._PinnedWheels, "unavailable_reason", lambda self: "")
     assert train(tmp_path, "--num-iters", "1") == 2
     assert "algorithm MXNET needs the package mxnet: mxnet is not installed; run `make mxnet`" in (
         capsys.readouterr().err
@@ -230,7 +230,7 @@ def test_an_interrupted_run_is_resumed_exported_and_evaluated(
     assert policy.metadata["versions"]["mxnet"] == "1.9.1"
     board = Board.new(5, 5, 2)
     board.you_id = board.snakes[0].id
-    assert PolicySnake(policy)(board).move in board.safe_moves()
+    assert _PolicySnake(policy)(board).move in board.safe_moves()
     capsys.readouterr()
     assert evaluate_command.main([str(tmp_path / "run"), "--games", "2"]) == 0
     assert "in 2 duels" in capsys.readouterr().out

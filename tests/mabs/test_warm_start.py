@@ -19,7 +19,7 @@ from battlesnake_rl.mabs import battlesnake_launcher as launcher
 from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.policy import warm_start
-from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
+from battlesnake_rl.mabs.policy.actor_critic import _PolicyNetwork
 from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, make_network, network_settings
 from battlesnake_rl.onnx_export import write_onnx
 from battlesnake_server.commands.pack_command import main as pack
@@ -38,7 +38,7 @@ def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
     def make(algorithm: str = "DQN", **games: Any) -> Path:
         config = algorithms.configure(algorithm, GAMES | games)
         environment = make_vector_env(1, config.env_config)
-        kind = DuelingQNetwork if algorithm == "DQN" else PolicyNetwork
+        kind = DuelingQNetwork if algorithm == "DQN" else _PolicyNetwork
         shape = environment.single_observation_space.shape
         torch.manual_seed(1)
         network = make_network(kind, shape, 4, network_settings(config.model_config))

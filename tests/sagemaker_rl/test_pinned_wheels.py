@@ -10,14 +10,14 @@ import pytest
 
 from sagemaker_rl.job import pinned_wheels
 from sagemaker_rl.job.hyperparameters import HyperparameterError
-from sagemaker_rl.job.pinned_wheels import PinnedWheels
+from sagemaker_rl.job.pinned_wheels import _PinnedWheels
 from tests.allowed_skips import is_allowed
 
 JOB = "SM_MODEL_DIR", "/opt/ml/model"
 
 
 @pytest.fixture
-def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PinnedWheels:
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _PinnedWheels:
     """A package that no numpy of today satisfies; pip installs it into a folder of the test."""
     wheel = tmp_path / "oldpackage-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as file:
@@ -30,11 +30,11 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PinnedWheels:
         file.writestr(f"{info}/RECORD", "")
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "installed"))
     monkeypatch.syspath_prepend(str(tmp_path / "installed"))
-    return PinnedWheels("oldpackage", "old", (str(wheel),), (sys.version_info.minor,))
+    return _PinnedWheels("oldpackage", "old", (str(wheel),), (sys.version_info.minor,))
 
 
 def test_a_job_installs_a_missing_package_and_others_name_the_command(
-    old: PinnedWheels, monkeypatch: pytest.MonkeyPatch
+    old: _PinnedWheels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
         HyperparameterError, match=r"games needs the package.* run `make old` in a clone, or pyt"
@@ -47,9 +47,9 @@ def test_a_job_installs_a_missing_package_and_others_name_the_command(
     old.ensure_installed("games")
 
 
-def test_a_job_says_why_pip_failed(old: PinnedWheels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_says_why_pip_failed(old: _PinnedWheels, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(*JOB)
-    gone = PinnedWheels("oldpackage", "old", ("/nowhere/old-1-py3-none-any.whl",), old.pythons)
+    gone = _PinnedWheels("oldpackage", "old", ("/nowhere/old-1-py3-none-any.whl",), old.pythons)
     with pytest.raises(HyperparameterError, match=r"games need.* pip failed: .*nowhere"):
         gone.ensure_installed("games")
 
@@ -61,7 +61,7 @@ def test_another_python_gets_one_line_that_tests_may_skip_by(
     monkeypatch.setenv(*JOB)
     for wheels in (pinned_wheels.MXNET, pinned_wheels.PROCGEN_ORIGINAL):
         with monkeypatch.context() as here:
-            here.setattr(pinned_wheels.PinnedWheels, "unavailable_reason", lambda self: "")
+            here.setattr(pinned_wheels._PinnedWheels, "unavailable_reason", lambda self: "")
             assert f"`make {wheels.target}`" in wheels.missing_reason()
             assert not is_allowed(wheels.missing_reason()), "here it is installed"
         monkeypatch.setattr(platform, "machine", lambda: "riscv64")

@@ -21,7 +21,7 @@ from battlesnake_server.arena.database import Database, Tournament
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.commands import ladder_command
 from battlesnake_server.live.app import create_app
-from battlesnake_server.strategy_loader import PolicySnake
+from battlesnake_server.strategy_loader import _PolicySnake
 from battlesnake_server.web.game_manager import GameRequest
 from battlesnake_server.web.roster import Roster
 from tests.processes import until
@@ -106,12 +106,12 @@ def test_a_policy_observes_what_it_observed_in_training() -> None:
     board.snakes[0].body = [(5, 5), (5, 6), (5, 7)]
     board.snakes[1].body = [(8, 5), (7, 5), (6, 5), (6, 4), (6, 3), (6, 2)]
     policy = Policy()
-    PolicySnake(cast(OnnxPolicy, policy))(Board.from_api(limit_view(board.to_api("me"), 2)))
+    _PolicySnake(cast(OnnxPolicy, policy))(Board.from_api(limit_view(board.to_api("me"), 2)))
     assert (policy.seen[0] == policy.observation.encode(board, "me", view_radius=2)).all()
 
 
 def test_the_rules_of_a_policy_remember_food() -> None:
-    snake = PolicySnake(cast(OnnxPolicy, Policy()), rules=[known_food])
+    snake = _PolicySnake(cast(OnnxPolicy, Policy()), rules=[known_food])
     board = Board.from_text("view_radius=2\n> A . *\n. . . .\nA: you")
     assert snake(board.limited()).move == "right"
     board.step({"a": "down"})

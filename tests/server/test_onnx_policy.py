@@ -14,7 +14,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 from battlesnake_gym.policy_file import OnnxPolicy, PolicyError
 from battlesnake_gym.rules import Game
-from battlesnake_server.strategy_loader import PolicySnake, strategy_factory
+from battlesnake_server.strategy_loader import _PolicySnake, strategy_factory
 from tests.processes import until
 
 MakePolicy = Callable[..., Path]
@@ -102,7 +102,7 @@ def test_a_network_that_loops_on_a_board_is_stopped() -> None:
     board.you_id = "snake_0"
     policy = OnnxPolicy.load(HOSTILE / "loop_on_board" / "policy.onnx")
     with pytest.raises(policy_file.PolicyTimeoutError, match=" 1 s"):
-        PolicySnake(policy)(board, 0.2)
+        _PolicySnake(policy)(board, 0.2)
 
 
 def test_running_networks_are_stopped_at_exit() -> None:
@@ -110,7 +110,7 @@ def test_running_networks_are_stopped_at_exit() -> None:
     board.you_id = "snake_0"
     policy = OnnxPolicy.load(HOSTILE / "loop_on_board" / "policy.onnx")
     with ThreadPoolExecutor() as pool:
-        move = pool.submit(PolicySnake(policy), board, 60)
+        move = pool.submit(_PolicySnake(policy), board, 60)
         until(lambda: bool(policy_file._watchdog._calls))
         policy_file._watchdog._stop_all()
         with pytest.raises(policy_file.PolicyTimeoutError):
@@ -174,7 +174,7 @@ A < . . .
 """
 
 
-def ask(snake: PolicySnake, picture: str) -> str:
+def ask(snake: _PolicySnake, picture: str) -> str:
     board = Board.from_text(picture)
     board.you_id = "a"
     return snake(board).move
@@ -182,9 +182,9 @@ def ask(snake: PolicySnake, picture: str) -> str:
 
 def test_the_best_value_wins_among_moves_that_do_not_kill(make_policy: MakePolicy) -> None:
     policy = OnnxPolicy.load(make_policy([-1.0, -2.0, -3.0, -4.0], sizes=[(5, 5)]))
-    assert ask(PolicySnake(policy), ROOM) == "up"
+    assert ask(_PolicySnake(policy), ROOM) == "up"
     # Up and left leave the board, and right is the neck: negative values must not make them win.
-    assert ask(PolicySnake(policy), CORNER) == "down"
+    assert ask(_PolicySnake(policy), CORNER) == "down"
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def test_the_action_mask_of_training_applies(
     . ^ . . .
     . . . . .
     """
-    assert ask(PolicySnake(OnnxPolicy.load(path)), meeting) == move
-    PolicySnake(OnnxPolicy.load(path))
+    assert ask(_PolicySnake(OnnxPolicy.load(path)), meeting) == move
+    _PolicySnake(OnnxPolicy.load(path))
     assert caplog.text.count("unknown action mask 'own'") == (mask == "own")
     if mask == "own":
         with pytest.raises(ValueError, match="unknown action mask 'own'"):

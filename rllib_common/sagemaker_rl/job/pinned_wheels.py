@@ -22,7 +22,7 @@ from sagemaker_rl.job.job_environment import log_line
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedWheels:
+class _PinnedWheels:
     """A package, and the wheels that provide it.
 
     Attributes:
@@ -79,8 +79,8 @@ class PinnedWheels:
             raise HyperparameterError(f"{user} needs the package {self.module}: {reason}")
 
 
-MXNET = PinnedWheels("mxnet", "mxnet", ("mxnet==1.9.1", "graphviz==0.8.4"), (11,))
-PROCGEN_ORIGINAL = PinnedWheels(
+MXNET = _PinnedWheels("mxnet", "mxnet", ("mxnet==1.9.1", "graphviz==0.8.4"), (11,))
+PROCGEN_ORIGINAL = _PinnedWheels(
     "procgen", "procgen-original", ("procgen-mirror==0.10.7", "gym3==0.3.3"), (11, 12)
 )
 

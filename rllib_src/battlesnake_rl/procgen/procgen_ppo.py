@@ -226,7 +226,7 @@ def _compute_logits_and_values(module: Any, frames: Tensor) -> tuple[Tensor, Ten
     return found[Columns.ACTION_DIST_INPUTS], values
 
 
-class ProcgenLearner(PPOLearner):
+class _ProcgenLearner(PPOLearner):
     """PPO's learner with normalized rewards and the published loss."""
 
     def build(self) -> None:
@@ -328,7 +328,7 @@ class ProcgenPPOConfig(PPOConfig):
 
     settings_class = ProcgenPPOSettings
     env_runner_class = ProcgenRunner
-    learner_class_base = ProcgenLearner
+    learner_class_base = _ProcgenLearner
     rl_module_class = ImpalaModule
     module_apis = (ValueFunctionAPI,)
     num_envs_per_env_runner: int  # mypy skips the modules of Ray.

@@ -23,7 +23,7 @@ from battlesnake_gym.boards.json_fields import (
     string,
 )
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.common.yaml_files import YamlError, read_yaml
+from battlesnake_gym.common.yaml_files import read_yaml
 from battlesnake_gym.game_spec import SETTING_NAMES, GameSpec, parse_game_spec
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server.arena.tournament import Entrant, TournamentSettings
@@ -143,11 +143,13 @@ class LeagueConfig:
             OSError: If the file cannot be read.
         """
         try:
-            return cls.parse(read_yaml(path), path.parent, rejected_fields)
-        except YamlError as error:
+            content = read_yaml(path)
+        except ValueError as error:
             raise BoardError(
                 f"{sanitize_text(str(error), 500)}; see battlesnake-gym league --print-example"
             ) from error
+        try:
+            return cls.parse(content, path.parent, rejected_fields)
         except ValueError as error:
             problem = str(error).replace("a JSON object", "a mapping")  # YAML's word
             raise BoardError(f"{path}: {sanitize_text(problem, 500)}") from error

@@ -69,7 +69,7 @@ _LABEL_BYTES = 4 + 8 + 4
 """Bytes of a label without its observation."""
 
 
-class DistilEnvRunner(PPOEnvRunner):
+class _DistilEnvRunner(PPOEnvRunner):
     """Env runner that samples moves and labels positions with the expert's search."""
 
     def make_env(self) -> None:
@@ -145,7 +145,7 @@ class DistilEnvRunner(PPOEnvRunner):
         return regrets, value_targets, known
 
 
-class DistilLearner(BatchedLearner):
+class _DistilLearner(BatchedLearner):
     """Learner that trains on a buffer of the latest labels."""
 
     metric_names = "total_loss", "policy_loss", "vf_loss", "expert_agreement"
@@ -241,8 +241,8 @@ class DISTILConfig(BatchedAlgorithmConfig):
     """
 
     settings_class = DISTILSettings
-    env_runner_class = DistilEnvRunner
-    learner_class_base = DistilLearner
+    env_runner_class = _DistilEnvRunner
+    learner_class_base = _DistilLearner
     rl_module_class = SnakeActor
     trunk = TRUNK_DEFAULTS | {"channels": (32, 32, 32)}
 

@@ -46,7 +46,7 @@ def _split_observation(observation: Any) -> tuple[Any, Any]:
     return observation[OBSERVATIONS], observation[ACTION_MASK]
 
 
-class PolicyNetwork(nn.Module):
+class _PolicyNetwork(nn.Module):
     """Policy network that maps uint8 (B, C, H, W) to logits, float32 (B, actions)."""
 
     def __init__(self, shape: tuple[int, int, int], num_actions: int, **trunk: Any) -> None:
@@ -73,7 +73,7 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     def setup(self) -> None:
         """Build the policy network and the value head."""
         planes = _split_observation(self.observation_space)[0]
-        self.network = PolicyNetwork(
+        self.network = _PolicyNetwork(
             planes.shape, int(self.action_space.n), **trunk_settings(self.model_config)
         )
         self.value: nn.Module = nn.Linear(self.network.trunk.hidden_size, 1)
@@ -118,11 +118,11 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
         """Build the policy network, the value network and the weight average."""
         shape = _split_observation(self.observation_space)[0].shape
         settings = network_settings(self.model_config)
-        self.network = make_network(PolicyNetwork, shape, int(self.action_space.n), settings)
+        self.network = make_network(_PolicyNetwork, shape, int(self.action_space.n), settings)
         self.value: nn.Module = (
             nn.Linear(self.network.trunk.hidden_size, 1)
-            if isinstance(self.network, PolicyNetwork)
-            else make_network(PolicyNetwork, shape, 1, settings)
+            if isinstance(self.network, _PolicyNetwork)
+            else make_network(_PolicyNetwork, shape, 1, settings)
         )
         if not self.inference_only:
             self.init_average()
@@ -134,7 +134,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
             planes: uint8 (B, C, H, W), observations.
         """
         with self.autocast(planes):
-            if not isinstance(self.network, PolicyNetwork):
+            if not isinstance(self.network, _PolicyNetwork):
                 return self.network(planes).float(), self.value(planes).float().squeeze(-1)
             features = self.network.trunk(planes)
         # The heads use full precision, as in `DuelingQNetwork`.
@@ -259,7 +259,7 @@ class _RecurrentPolicyNetwork(nn.Module):
 
 def policy_network_class(settings: Mapping[str, Any]) -> type[nn.Module]:
     """Return the class of the policy network with these settings (`network_settings`)."""
-    return _RecurrentPolicyNetwork if "gru_size" in settings else PolicyNetwork
+    return _RecurrentPolicyNetwork if "gru_size" in settings else _PolicyNetwork
 
 
 class _CompleteBoardCritic(nn.Module):

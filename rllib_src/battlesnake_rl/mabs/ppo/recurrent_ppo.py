@@ -36,7 +36,7 @@ _SEQUENCE = "sequence"
 """Name of a batch column, int64 (M,): number of the sequence of each move."""
 
 
-class RecurrentPPOEnvRunner(PPOEnvRunner):
+class _RecurrentPPOEnvRunner(PPOEnvRunner):
     """Env runner that keeps the recurrent state of each seat and records it with each move."""
 
     def make_env(self) -> None:
@@ -99,7 +99,7 @@ class RecurrentPPOEnvRunner(PPOEnvRunner):
         return as_score_fn(module.network)
 
 
-class RecurrentPPOLearner(PPOLearner):
+class _RecurrentPPOLearner(PPOLearner):
     """Learner that trains on whole sequences."""
 
     def _minibatches(self, columns: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
@@ -128,8 +128,8 @@ class RecurrentPPOConfig(PPOConfig):
     """Configuration of RECURRENT_PPO; `RecurrentPPOSettings` has the settings."""
 
     settings_class = RecurrentPPOSettings  # type: ignore[assignment]
-    env_runner_class = RecurrentPPOEnvRunner
-    learner_class_base = RecurrentPPOLearner
+    env_runner_class = _RecurrentPPOEnvRunner
+    learner_class_base = _RecurrentPPOLearner
     rl_module_class = RecurrentActor
     # States of an older policy would need more than a new importance ratio.
     async_sampling = False
