@@ -140,7 +140,7 @@ class EngineHere(Engine):
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as said:
             patch.setattr(sys, "stdin", io.StringIO(json.dumps(message) + "\n"))
             try:
-                server_loop.serve("here", self.adapter)
+                server_loop.serve("here", self.adapter, accepts_any_move=True)
             except Exception as error:
                 raise run._EngineFailedError(str(error)) from error
         response: run.Json = json.loads(said.getvalue())

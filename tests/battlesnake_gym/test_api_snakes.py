@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.cli import main
 from battlesnake_gym.snakes import Decision, Strategy
+from tests.processes import run
 
 STARTER = """
 import typing
@@ -174,25 +176,22 @@ def test_a_bad_reply_is_an_error_that_quotes_it(tmp_path: Path, board: Board) ->
         made(0)(board)
 
 
-FLASK_APP = "from flask import Flask\n\napp = Flask(__name__)\n"
-FASTAPI_APP = "import fastapi\nimport uvicorn\napp = fastapi.FastAPI()\n"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        FLASK_APP + "app.run(port=0)\n",
-        FLASK_APP + "app.run(port=0, debug=True)\n",
-        FASTAPI_APP + "uvicorn.run(app, port=0)\n",
-    ],
-)
-def test_a_file_that_starts_its_server_is_refused(
-    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("server", ["app.run(port=0)", "app.run(port=0, debug=True)"])
+def test_a_file_that_starts_its_server_is_refused(tmp_path: Path, server: str) -> None:
+    text = f"from flask import Flask\n\napp = Flask(__name__)\n{server}\n"
     with pytest.raises(ValueError, match=r"line 4: .* server only below if __name__ =="):
         snakes.factory(write(tmp_path / "mine", text))
-    assert "Traceback" not in capsys.readouterr().err
     assert logging.root.isEnabledFor(logging.CRITICAL)
+
+
+def test_a_file_that_starts_uvicorn_is_refused_in_one_line(tmp_path: Path) -> None:
+    # Not in this process: uvicorn closes the handlers of all logs.
+    text = "import fastapi\nimport uvicorn\napp = fastapi.FastAPI()\nuvicorn.run(app, port=0)\n"
+    mine = write(tmp_path / "mine", text)
+    done = run(sys.executable, "-m", "battlesnake_gym", "arena", mine, "hungry", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "server only below if __name__ ==" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_file_without_a_snake_is_refused(tmp_path: Path) -> None:

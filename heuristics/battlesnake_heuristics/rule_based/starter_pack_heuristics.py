@@ -34,7 +34,7 @@ _CLASS_NAME, _BASE_MODULE = "MyBattlesnakeHeuristics", "heuristics"
 
 
 class _Heuristics:
-    """Replacement for the starter pack's class ``_Heuristics``.
+    """Replacement for the starter pack's class ``Heuristics``.
 
     The class provides decorators. This class is used if the starter pack's module ``heuristics`` is
     missing.

@@ -4,7 +4,7 @@ The algorithm is this project's PPO (`battlesnake_rl.mabs.ppo`) for games with o
 published changes for Procgen are included (`baselines.ppo2` in the configuration of the repository
 openai/train-procgen, Cobbe et al. 2020):
 
-* Rewards are normalized (`_RewardNormalizer`).
+* Rewards are normalized.
 * The change of a value is clipped.
 * Advantages are normalized in each minibatch.
 

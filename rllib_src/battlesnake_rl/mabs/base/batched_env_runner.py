@@ -101,7 +101,7 @@ class _Callbacks:
     def record_step(self, actions: NDArray[np.uint8], step: tuple[Any, ...]) -> None:
         """Record one step of the vector environment, and call the callbacks.
 
-        _Callbacks receive the data of all seats, including the opponents' seats.
+        Callbacks receive the data of all seats, including the opponents' seats.
 
         Args:
             actions: uint8 (N, S), actions of the step.
