@@ -200,6 +200,7 @@ def trained(environment: Environment, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # train-procgen takes ten minutes beside one other test.
 @pytest.mark.parametrize("page", [p for p in PAGES if any(r.slow for _, r in lines(p))])
 def test_commands_that_take_long(page: str, desk: Desk, trained: Path) -> None:
     write_files(page, desk.folder)
