@@ -84,8 +84,10 @@ class _Callbacks:
 
     def start_episodes(self, observations: NDArray[np.uint8], infos: dict[str, Any]) -> None:
         """Start new episodes for the games in ``infos["reset"]``."""
+        if not self._use_episodes:
+            return
         env = self._runner.env
-        for game in np.flatnonzero(infos["reset"] & self._use_episodes).tolist():
+        for game in np.flatnonzero(infos["reset"]).tolist():
             episode = self._running[game] = MultiAgentEpisode(
                 observation_space=dict.fromkeys(self._agents, env.single_observation_space),
                 action_space=dict.fromkeys(self._agents, env.single_action_space),
@@ -107,6 +109,8 @@ class _Callbacks:
             actions: uint8 (N, S), actions of the step.
             step: Result of the step, as the vector environment returns it.
         """
+        if not self._use_episodes:
+            return
         observations, rewards, terminations, truncations, infos = step
         over = ~infos["alive"].any(-1)
         for game, episode in sorted(self._running.items()):

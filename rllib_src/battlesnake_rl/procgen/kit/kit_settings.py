@@ -96,14 +96,7 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
     >>> translate_hyperparameters({"rl.training.config.num_sgd_iter": 3})[0]
     {'rl.training.config.num_epochs': 3}
 
-    Args:
-        given: Hyperparameters by current or former name.
-
-    Returns:
-        Hyperparameters by current name, and a message for each change.
-
-    Raises:
-        HyperparameterError: If a name has no equivalent, or a value is set under two names.
+    The argument, the results and the errors are those of `LegacyNames.translate`.
     """
     values, messages = _NAMES.translate(given)
     for name in [name for name in values if name.startswith(_MODEL_PREFIX)]:
