@@ -26,8 +26,8 @@ from battlesnake_gym.common.command_line import (
     output_file,
     plural,
     positive,
-    print_error,
     print_json,
+    reports_errors,
     seed,
 )
 from battlesnake_gym.common.files import write_atomically
@@ -163,6 +163,7 @@ _LEVEL_CONVERTERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 """Function that converts the training ``env_config``, by value of ``--levels``."""
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Run ``battlesnake-gym procgen rollout`` and return the exit status.
 
@@ -170,26 +171,23 @@ def main(argv: list[str] | None = None) -> int:
     """
     command = parser()
     arguments = command.parse_args(argv)
-    try:
-        if arguments.episodes:
-            command.reject_given(arguments, ["steps"], "with --episodes")
-            if arguments.num_envs and arguments.num_envs > arguments.episodes:
-                raise ValueError(
-                    f"--num-envs {arguments.num_envs} is more than --episodes "
-                    f"{arguments.episodes}; give at most {arguments.episodes}"
-                )
-        if arguments.video_dir is None:
-            command.reject_given(arguments, ["video_format"], "without --video-dir")
-        if not isinstance(arguments.config, dict):
-            raise ValueError(f"--config must be a JSON object, got {arguments.config!r}")
-        if "frame_stack" in arguments.config:
-            raise ValueError("--config cannot change frame_stack, which the network needs; omit it")
-        if chosen := arguments.config.keys() & {"num_levels", "start_level"}:
-            command.reject_given(arguments, ["levels"], f"with {min(chosen)} in --config")
-            arguments.levels = ["configured"]
-        return _run_rollout(arguments)
-    except (ValueError, OSError) as error:
-        return print_error("battlesnake-gym procgen rollout", error)
+    if arguments.episodes:
+        command.reject_given(arguments, ["steps"], "with --episodes")
+        if arguments.num_envs and arguments.num_envs > arguments.episodes:
+            raise ValueError(
+                f"--num-envs {arguments.num_envs} is more than --episodes "
+                f"{arguments.episodes}; give at most {arguments.episodes}"
+            )
+    if arguments.video_dir is None:
+        command.reject_given(arguments, ["video_format"], "without --video-dir")
+    if not isinstance(arguments.config, dict):
+        raise ValueError(f"--config must be a JSON object, got {arguments.config!r}")
+    if "frame_stack" in arguments.config:
+        raise ValueError("--config cannot change frame_stack, which the network needs; omit it")
+    if chosen := arguments.config.keys() & {"num_levels", "start_level"}:
+        command.reject_given(arguments, ["levels"], f"with {min(chosen)} in --config")
+        arguments.levels = ["configured"]
+    return _run_rollout(arguments)
 
 
 def parser() -> Parser:
