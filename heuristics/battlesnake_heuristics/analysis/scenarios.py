@@ -106,10 +106,12 @@ def load(path: str | os.PathLike[str]) -> list[Scenario]:
         OSError: If the file cannot be read.
     """
     file = Path(path)
-    text = read_text(file).strip()
+    is_json = file.suffix == ".json"
+    text = read_text(file)
+    if is_json and not text.strip():
+        text = "[]"
     try:
-        is_json = file.suffix == ".json"
-        found = from_json(parse_json(text or "[]")) if is_json else from_text(replace_unsafe(text))
+        found = from_json(parse_json(text)) if is_json else from_text(replace_unsafe(text))
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{file}: {error}") from error
     if not found:
