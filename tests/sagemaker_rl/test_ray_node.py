@@ -1,5 +1,6 @@
 """Directory of a Ray node, and the connection to Ray."""
 
+import errno
 import os
 import re
 import shutil
@@ -40,6 +41,12 @@ def test_a_full_directory_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ClusterError, match=r"/tmp.* 9 KiB.* TMPDIR") as raised:
         ray_node._create_ray_dir()
     assert "\n" not in str(raised.value)
+
+
+def test_a_disk_that_is_full_during_training_is_not_said_to_be_the_tokens() -> None:
+    with pytest.raises(OSError, match="no space") as raised, ray_node.private_auth_token():
+        raise OSError(errno.ENOSPC, "no space")  # As a write of a checkpoint does.
+    assert raised.value.filename is None
 
 
 def test_a_directory_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-d
 from ray.job_config import JobConfig
 
 from battlesnake_gym.common.signals import mask_signal
-from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
+from battlesnake_gym.common.temporary_dirs import TemporaryDir
 from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.job_environment import log_line
 from sagemaker_rl.job.process_environment import (
@@ -353,18 +353,20 @@ def private_auth_token(token: str | None = None) -> Iterator[None]:
         token: The secret of a cluster run, or None for a new secret.
     """
     before = {name: os.environ.pop(name) for name in _AUTH_ENV_VARIABLES if name in os.environ}
-    with temporary_dir("token") as folder:
-        path = folder.absolute() / "token"
+    # `temporary_dir` would name its directory in the error of a full disk of the block.
+    directory = TemporaryDir("token")
+    path = directory.path.absolute() / "token"
+    try:
         path.write_text(token or secrets.token_hex(32))
         os.environ.update(zip(_AUTH_ENV_VARIABLES, ("token", str(path)), strict=True))
         _read_token_again()
-        try:
-            yield
-        finally:
-            for name in _AUTH_ENV_VARIABLES:
-                os.environ.pop(name, None)
-            os.environ.update(before)
-            _read_token_again()
+        yield
+    finally:
+        for name in _AUTH_ENV_VARIABLES:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+        _read_token_again()
+        directory.delete()
 
 
 def find_free_port() -> int:
