@@ -218,6 +218,15 @@ def test_channels_are_folders(
     assert not list(tmp_path.rglob("escaped.txt"))
 
 
+def test_checkpoints_keep_two_slashes_of_their_uri(session: Any, tmp_path: Path) -> None:
+    s3, uri = session.boto_session.client("s3"), f"s3://{session.default_bucket()}/{tmp_path.name}"
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "state.json").write_text("{}")
+    training_jobs._upload_folder(s3, f"{uri}//kept", tmp_path)
+    training_jobs._download(s3, f"{uri}//kept", tmp_path / "copy")
+    assert (tmp_path / "copy" / "checkpoint" / "state.json").read_text() == "{}"
+
+
 @pytest.fixture
 def tuner(estimator: Any, tmp_path: Path) -> Any:
     from sagemaker.tuner import (

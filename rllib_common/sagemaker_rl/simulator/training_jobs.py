@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, ClassVar
 
 from botocore import xform_name
@@ -421,7 +421,7 @@ def _download(s3: Any, uri: str, folder: Path) -> None:
 
 def _upload_folder(s3: Any, uri: str, folder: Path) -> None:
     """Upload all files in ``folder`` to S3 objects below ``uri``."""
-    bucket, key = split_s3_uri(uri)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            s3.upload_file(str(path), bucket, str(PurePosixPath(key, path.relative_to(folder))))
+            name = path.relative_to(folder).as_posix()
+            s3.upload_file(str(path), *split_s3_uri(f"{uri.rstrip('/')}/{name}"))
