@@ -1,10 +1,12 @@
 """The batched runner: what it plays, counts and takes over."""
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 import pytest
+from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
 from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner, _choose_moves
@@ -16,6 +18,20 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 @pytest.fixture
 def runner(small_config: Any) -> Any:
     return DQNEnvRunner(config=small_config("DQN"), worker_index=0, num_env_runners=0)
+
+
+def test_callbacks_may_be_made_by_a_function(small_config: Any) -> None:
+    class Listener(RLlibCallback):  # type: ignore[misc]
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def on_episode_start(self, *, env_runner: Any, **_: Any) -> None:
+            env_runner.started = self.name
+
+    config = small_config("DQN").callbacks(functools.partial(Listener, "mine"))
+    runner: Any = DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)
+    runner.sample()
+    assert runner.started == "mine"
 
 
 def test_moves_are_the_best_allowed_or_any_allowed(ray_session: None) -> None:

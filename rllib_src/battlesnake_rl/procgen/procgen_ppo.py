@@ -28,7 +28,7 @@ from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from torch import Tensor
 
 from battlesnake_rl.mabs.base.batched_algorithm import TrainingLoop
-from battlesnake_rl.mabs.base.batched_env_runner import use_episodes
+from battlesnake_rl.mabs.base.batched_env_runner import make_callbacks
 from battlesnake_rl.mabs.ppo.ppo import (
     ADVANTAGES,
     VALUE_TARGETS,
@@ -348,7 +348,7 @@ class ProcgenPPOConfig(PPOConfig):
         for name, default in _UNUSED_SETTINGS.items():
             if getattr(self, name) != default:
                 raise ValueError(f"ProcgenPPO: {name} has no effect; omit {name}")
-        if use_episodes(self):
+        if make_callbacks(self)[1]:
             raise ValueError(
                 "callbacks: ProcgenPPO has no episode objects; leave callbacks out, or use RLlib's "
                 "PPO (run: PPO)"

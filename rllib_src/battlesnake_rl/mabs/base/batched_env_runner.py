@@ -46,14 +46,12 @@ _EPISODE_CREATED, _EPISODE_START = "on_episode_created", "on_episode_start"
 _EPISODE_STEP, _EPISODE_END = "on_episode_step", "on_episode_end"
 
 
-def use_episodes(config: Any) -> bool:
-    """Return whether any callback of a configuration handles an event of an episode."""
-    return any(
+def make_callbacks(config: Any) -> tuple[list[RLlibCallback], bool]:
+    """Return the callback objects of a configuration, and whether a callback uses episodes."""
+    objects = [make() for make in force_list(config.callbacks_class)]
+    return objects, any(
         getattr(config, f"callbacks_{name}")
-        or any(
-            getattr(cls, name) is not getattr(RLlibCallback, name)
-            for cls in force_list(config.callbacks_class)
-        )
+        or any(getattr(type(one), name) is not getattr(RLlibCallback, name) for one in objects)
         for name in (_EPISODE_CREATED, _EPISODE_START, _EPISODE_STEP, _EPISODE_END)
     )
 
@@ -66,8 +64,8 @@ class _Callbacks:
     """
 
     def __init__(self, runner: Any) -> None:
-        self._runner, self._use_episodes = runner, use_episodes(runner.config)
-        self._objects = [cls() for cls in force_list(runner.config.callbacks_class)]
+        self._runner = runner
+        self._objects, self._use_episodes = make_callbacks(runner.config)
         self._running: dict[int, MultiAgentEpisode] = {}
 
     @functools.cached_property
