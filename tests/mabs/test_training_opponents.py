@@ -4,10 +4,12 @@ import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from battlesnake_gym.env import opponent_names
 from battlesnake_gym.env.past_selves import MAX_PAST_SELVES, PastSelves
 from battlesnake_gym.rules import MOVES
 from battlesnake_rl.mabs import algorithms
@@ -226,6 +228,13 @@ def runner(small_config: Any) -> Any:
     one = DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)
     one.add_past_self(one.module.get_state())
     return one
+
+
+def test_a_moved_file_of_an_opponent_does_not_stop_an_env_runner(
+    runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opponent_names, "check_name", Mock(side_effect=ValueError("unknown")))
+    assert runner.sample()
 
 
 def test_nothing_is_learned_from_opponents_who_stay_until_a_game_is_over(runner: Any) -> None:

@@ -181,6 +181,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     def make_env(self) -> None:
         """Build the games; the next call of `sample` resets the games."""
+        # The files of the opponents may be moved later.
+        self._games = env_options(self.config.env_config)
         self._board_size = self._current_board_size()
         self.env = make_vector_env(
             self.config.num_envs_per_env_runner, self.config.env_config, self._board_size
@@ -304,8 +306,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         # Evaluation uses the final board size.
         if self.config.in_evaluation:
             return None
-        games = env_options(self.config.env_config)
-        return self.board_size or games.curriculum_board_size(self.num_env_steps_sampled_lifetime)
+        steps = self.num_env_steps_sampled_lifetime
+        return self.board_size or self._games.curriculum_board_size(steps)
 
     def _reset(self) -> None:
         """Start new games."""
