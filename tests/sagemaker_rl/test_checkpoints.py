@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from battlesnake_rl.mabs.settings.algorithm_settings import DISTILSettings
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
 from tests.sagemaker_rl.malicious_checkpoints import doctor
@@ -160,10 +161,17 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
 def test_changed_settings_are_named_without_stop_conditions(tmp_path: Path) -> None:
     before = {"hyperparameters": {"minutes": 1.0, "lr": 0.1, "ruleset": "wrapped"}}
     checkpoint = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS | before)
-    assert checkpoints.changed_settings(checkpoint, FACTS | before) == []
+    assert checkpoints.changed_settings(checkpoint, FACTS | before, {}) == []
     now = {"hyperparameters": {"minutes": 2.0, "lr": 0.2}}
-    (line,) = checkpoints.changed_settings(checkpoint, FACTS | now)
+    (line,) = checkpoints.changed_settings(checkpoint, FACTS | now, {})
     assert line.endswith(": lr is 0.2 but was 0.1, ruleset is the default but was wrapped")
+
+
+def test_a_setting_under_a_former_name_has_not_changed(tmp_path: Path) -> None:
+    before = {"hyperparameters": {"rl.training.config.minibatch_size": 32}}
+    checkpoint = checkpoints.CheckpointFolder(tmp_path).save(Algorithm(1), FACTS | before)
+    now, names = {"hyperparameters": {"batch_size": 32}}, DISTILSettings.field_names()
+    assert checkpoints.changed_settings(checkpoint, FACTS | now, names) == []
 
 
 def test_a_checkpoint_that_came_only_in_part_does_not_count(tmp_path: Path) -> None:

@@ -260,13 +260,17 @@ def check_compatible(checkpoint: Path, metadata: Mapping[str, Any]) -> None:
             )
 
 
-def changed_settings(checkpoint: Path, metadata: Mapping[str, Any]) -> list[str]:
+def changed_settings(
+    checkpoint: Path, metadata: Mapping[str, Any], field_names: Mapping[str, str]
+) -> list[str]:
     """Return a log line with the given settings that differ from the checkpoint's, if any.
 
     The line omits stop conditions, because a run that has ended continues with other ones.
+    ``field_names`` has the name of the field for each other name of a setting. Checkpoints of
+    version 0.1 contain RLlib's names.
     """
     now, before = (
-        flatten_settings(one.get("hyperparameters", {}))
+        flatten_settings(old_runs.rename_keys(one.get("hyperparameters", {}), field_names))
         for one in (metadata, read_metadata(checkpoint))
     )
     changes = [

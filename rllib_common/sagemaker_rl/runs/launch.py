@@ -299,7 +299,7 @@ class Launch:
             log_line(line)
         if checkpoint is not None:
             check_compatible(checkpoint, metadata)
-            self.messages += changed_settings(checkpoint, metadata)
+            self.messages += changed_settings(checkpoint, metadata, settings.field_names())
         run = TrainingRun(
             config=config,
             job=job,
