@@ -257,7 +257,7 @@ def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.Monke
     assert np.isnan(results["elo"])
     assert results["cpu_minutes"] == pytest.approx(1e6 / 60)
     assert not bench.asked
-    assert "not measured" in bench.strength.elo_summary()
+    assert re.search("not measured.* with a larger fraction", bench.strength.elo_summary())
     for wrong in (-0.1, 0.6, True, "much"):
         with pytest.raises(ValueError, match=r"ladder_cpu_fraction must be"):
             DQNSettings(ladder_cpu_fraction=wrong)  # type: ignore[arg-type]

@@ -221,7 +221,7 @@ class StrengthHistory:
         if self.best is None:
             return (
                 f"not measured, because ladder_cpu_fraction of {self.training_seconds:.0f} s of "
-                "CPU time allows too few ladder games; train longer"
+                "CPU time allows too few ladder games; train longer or with a larger fraction"
             )
         best = self.measurements[self.best]
         return f"{best} by {best.games} duels on the ladder"
