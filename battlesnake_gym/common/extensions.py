@@ -123,12 +123,12 @@ def _load_file(path: Path, option_name: str) -> ModuleType:
 @contextlib.contextmanager
 def _reject_servers() -> Iterator[None]:
     """Raise ``RuntimeError`` if this thread starts a server, because the call may never return."""
-    thread, listen = threading.get_ident(), socket.socket.listen
-    disabled = logging.root.manager.disable
+    thread, listen, levels = threading.get_ident(), socket.socket.listen, list[int]()
 
     def check_thread(server: socket.socket, *backlog: int) -> None:
         if threading.get_ident() == thread and server.family != socket.AF_UNIX:
             server.close()
+            levels.append(logging.root.manager.disable)
             logging.disable()  # uvicorn would log this exception's traceback
             raise RuntimeError('start the server only below if __name__ == "__main__":')
         listen(server, *backlog)
@@ -136,11 +136,10 @@ def _reject_servers() -> Iterator[None]:
     socket.socket.listen = check_thread  # type: ignore[method-assign, assignment]
     try:
         yield
-    except BaseException:
-        logging.disable(disabled)
-        raise
     finally:
         socket.socket.listen = listen  # type: ignore[method-assign]
+        if levels:
+            logging.disable(levels[0])
 
 
 def _search_folder_last(folder: str) -> None:

@@ -1,5 +1,6 @@
 """An extension that registers a map, an observation, a reward, a mask and a snake."""
 
+import logging
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +101,17 @@ def test_threads_load_files_in_turn(tmp_path: Path) -> None:
     assert socket.socket.listen is listen
     assert loaded[0] is loaded[2]
     assert loaded[2]["X"] == 1
+
+
+def test_a_file_that_catches_the_rejection_of_its_server_leaves_logging_enabled(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import socket\ntry:\n    socket.create_server(('', 0))\nexcept RuntimeError:\n    pass\n"
+    )
+    extensions.load_file(path, "file")
+    assert logging.root.manager.disable == logging.NOTSET
 
 
 @pytest.mark.parametrize(
