@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.snakes import Decision
+from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal
 from battlesnake_server.address_policy import LOOPBACK, AddressPolicy
 from battlesnake_server.arena.guarded_strategy import guard
@@ -25,7 +25,7 @@ from battlesnake_server.arena.players import (
     _parse_customization,
     _parse_move,
 )
-from battlesnake_server.live.fallback import TIMEOUT_NOTE
+from battlesnake_server.live.fallback import FALLBACK_RULE, TIMEOUT_NOTE
 from battlesnake_server.live.time_budget import RoundTripEstimate
 from tests.processes import free_port
 from tests.server import misbehaving_snakes
@@ -292,6 +292,11 @@ def test_an_interrupt_by_a_signal_ends_the_game() -> None:
     board = Board.from_text(". A .\n. ^ .\nA: you")
     with pytest.raises(InterruptedBySignal):
         guard(interrupted)(board)
+
+
+def test_a_rule_of_the_name_of_the_fallback_rule_is_no_problem() -> None:
+    decision = Decision("left", (Reason(FALLBACK_RULE, vetoed=("right",)),))
+    assert local(lambda board, seconds=None: decision).problem == ""
 
 
 @pytest.mark.parametrize("answer", ["left", Decision("left")])

@@ -57,9 +57,9 @@ def fallback_problem(decision: Decision) -> tuple[str, str]:
     >>> fallback_problem(Decision("up"))
     ('', '')
     """
-    for reason in decision.reasons[:1]:
+    for reason in decision.reasons[:1]:  # A snake's own rule may also have the name.
         if reason.rule == FALLBACK_RULE and reason.note == TIMEOUT_NOTE:
             return "timeout", TIMEOUT_NOTE
-        if reason.rule == FALLBACK_RULE:
+        if reason.rule == FALLBACK_RULE and reason.note.startswith(_FAILURE_PREFIX):
             return "exception", reason.note.removeprefix(_FAILURE_PREFIX)
     return "", ""
