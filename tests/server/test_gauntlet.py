@@ -80,6 +80,11 @@ def test_with_the_wall_clock_urls_play_and_failed_moves_are_listed(
     assert failed >= 2
 
 
+def test_a_repeated_board_is_played_and_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
+    write({"ours": "hungry", "other": "cautious"}, {"num_snakes": 2}, {"num_snakes": 2})
+    assert [line["games"] for line in lines(capfd, "--games=2")] == [2]
+
+
 def test_games_follow_redirects_if_allowed(capfd: pytest.CaptureFixture[str]) -> None:
     def moved(connection: socket.socket, head: bytes, body: bytes) -> bool:
         found = misbehaving_snakes.http(b"", "302 Found", "Location: /there")

@@ -48,7 +48,7 @@ def iter_matchups(
     seats. See `LeagueConfig.game_settings` for ``sources`` and ``other_fields``.
     """
     ours, *opponents = [entrant.name for entrant in plan.entrants]
-    for board in plan.boards:
+    for board in dict.fromkeys(plan.boards):
         for group in itertools.combinations(opponents, board.num_snakes - 1):
             yield plan.game_settings(board, (ours, *group), sources, **other_fields)
 
