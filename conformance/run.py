@@ -173,7 +173,7 @@ class _Outcome:
 
 @dataclass
 class _Comparison:
-    """_Comparison of recorded and played positions of one game.
+    """Comparison of recorded and played positions of one game.
 
     ``tied`` maps an eliminated snake to the killer that the comparison accepted as a tie.
     """
