@@ -245,6 +245,8 @@ def reports_errors(main: Callable[_Arguments, int]) -> Callable[_Arguments, int]
         try:
             return main(*args, **kwargs)
         except (ValueError, OSError, OverflowError) as error:
+            if getattr(error, "filename", None) == STDOUT_NAME:
+                raise  # The console command reports this error after it has flushed the stream.
             return print_error(" ".join(["battlesnake-gym", *words]), error)
 
     return run

@@ -32,6 +32,11 @@ def shell(line: str, **more: str) -> tuple[int, str, str]:
         ),
         ("--version > /dev/full", 2, "battlesnake-gym: .*no space left on device"),
         ("maps --help > /dev/full", 2, "battlesnake-gym maps: .*no space left on device"),
+        (
+            "league --print-example > /dev/full",
+            2,
+            "battlesnake-gym league: .*no space left on device",
+        ),
         ("snakes >&-", 2, "battlesnake-gym snakes: .*bad file descriptor"),
         ("snakes --json >&-", 2, "battlesnake-gym snakes: .*bad file descriptor"),
         ("snakes 0<&- >&- 2>&-", 2, ""),
