@@ -107,6 +107,7 @@ class Parser(argparse.ArgumentParser):
         kwargs.setdefault("formatter_class", _HelpFormatter)
         self._short_help_flags = short_help_flags
         super().__init__(*args, **kwargs)
+        self.register("type", Path, local_path)
         self.add_argument("--help-all", action=_HelpAllAction, nargs=0, help=argparse.SUPPRESS)
 
     def visible_options(self) -> list[argparse.Action]:
@@ -331,9 +332,19 @@ def size(text: str) -> tuple[int, int]:
     return int(width), int(height if by else width)
 
 
+def local_path(text: str) -> Path:
+    """Parse a path of this machine.
+
+    URIs are rejected, because ``Path("s3://bucket")`` is the relative path ``s3:/bucket``.
+    """
+    if "://" in text:
+        raise argparse.ArgumentTypeError(f"must be a path of this machine, got the URI {text}")
+    return Path(text)
+
+
 def output_dir(text: str) -> Path:
     """Parse the path of an output directory, which may not exist yet."""
-    path = Path(text)
+    path = local_path(text)
     existing = _nearest_existing_path(path)
     if not existing.is_dir():
         raise argparse.ArgumentTypeError(f"must be a directory, got the file {existing}")
@@ -344,7 +355,7 @@ def output_dir(text: str) -> Path:
 
 def output_file(text: str) -> Path:
     """Parse the path of an output file, whose directory may not exist yet."""
-    path = Path(text)
+    path = local_path(text)
     if (existing := _nearest_existing_path(path)) == path and path.is_dir():
         raise argparse.ArgumentTypeError(f"must be a file, got the directory {text}")
     if existing != path and not existing.is_dir():

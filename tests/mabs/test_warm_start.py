@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
 
 
 def test_a_given_network_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_start, "find_policy", lambda path: path)
+    monkeypatch.setattr(warm_start, "find_policy", Path)
     found = {"network": {"network": "other.py:Net"}}
     checkpoint = SimpleNamespace(identity=found)
     monkeypatch.setattr(warm_start, "PolicyCheckpoint", lambda path: checkpoint)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,7 +153,7 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError(
                 f"give either --policy-rules {arguments.policy_rules} or +{policy.rules}"
             )
-        loaded = load_score_fn(Path(policy.path))
+        loaded = load_score_fn(policy.path)
         rules_file = arguments.policy_rules or policy.rules
         rules = policy_rules.load(rules_file) if rules_file else ()
         if opponents:

@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib
 
 from battlesnake_gym.common import run_dir
-from battlesnake_gym.common.command_line import Parser, output_file, positive
+from battlesnake_gym.common.command_line import Parser, local_path, output_file, positive
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import smooth
 
@@ -56,8 +56,8 @@ def _parse_run(word: str) -> tuple[str, Path]:
     """Split ``NAME=FOLDER`` into label and path; the default label is the folder's name."""
     name, equals, folder = word.partition("=")
     if not equals or Path(word).exists():
-        return Path(word).resolve().name, Path(word)
-    return name, Path(folder)
+        return Path(word).resolve().name, local_path(word)
+    return name, local_path(folder)
 
 
 def plot_curves(

@@ -24,7 +24,7 @@ def find_experiment(name: str, directory: Path = EXPERIMENT_DIR) -> Path:
     if path.is_file():
         return path
     if is_path:
-        raise ValueError(f"there is no experiment file {path}")
+        raise ValueError(f"there is no experiment file {name}")
     known = sorted(path.stem for path in directory.glob("*.yaml"))
     raise ValueError(
         f"{unknown_name_message('experiment', name, known)}; or use the path of a .yaml file"

@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.common.command_line import (
@@ -149,7 +150,7 @@ def parser() -> Parser:
         epilog="Exit status: 0 if all scenarios pass, 1 if a scenario fails, 2 for a usage error.",
     )
     add = parser.add_argument
-    add("files", nargs="*", metavar="FILE",
+    add("files", type=Path, nargs="*", metavar="FILE",
         help="scenario files, text or JSON (default: the built-in scenarios)")  # fmt: skip
     add("--snake", metavar="SNAKE", default="cautious", help=SNAKE_HELP)
     address_policy.add_options(parser)

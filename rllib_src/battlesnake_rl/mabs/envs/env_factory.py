@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,7 +77,7 @@ def _load_frozen_policy(spec: SnakeSpec, vector: VectorBattlesnake) -> ActFn:
     """Load a frozen policy, which must have the observation of the games."""
     from battlesnake_rl.mabs.policy import policy_loader  # Imports torch.
 
-    values, games = policy_loader.load_score_fn(Path(spec.path))
+    values, games = policy_loader.load_score_fn(spec.path)
     observation = EnvConfig(
         observation=games["observation"], frame_stack=games.get("frame_stack")
     ).observation_encoder

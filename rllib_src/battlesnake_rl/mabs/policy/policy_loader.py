@@ -46,7 +46,7 @@ The files contain the network with the strongest and with the latest weights.
 """
 
 
-def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
+def load_score_fn(path: Path | str) -> tuple[ScoreFn, dict[str, Any]]:
     """Load the policy in ``path`` (see `find_policy`).
 
     Returns:
@@ -72,7 +72,7 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
     return as_score_fn(checkpoint.load_network()), env_config
 
 
-def find_policy(path: Path) -> Path:
+def find_policy(path: Path | str) -> Path:
     """Return the path of the ``.onnx`` file or checkpoint in ``path``.
 
     ``path`` may be a ``.onnx`` file, a checkpoint, a run, unpacked model artifacts of a job, or a
@@ -81,10 +81,11 @@ def find_policy(path: Path) -> Path:
     Raises:
         CheckpointError: If ``path`` contains no policy, or several policies.
     """
+    given, path = path, Path(path)
     if path.suffix == ".onnx":
         return path
     if not path.exists():
-        raise CheckpointError(f"{path} does not exist; give a run, a checkpoint or a .onnx file")
+        raise CheckpointError(f"{given} does not exist; give a run, a checkpoint or a .onnx file")
     for folder in (path / "checkpoint", path):
         with contextlib.suppress(CheckpointError):
             return checkpoints.find_checkpoint(folder)

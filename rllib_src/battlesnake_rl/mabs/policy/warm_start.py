@@ -42,7 +42,7 @@ def apply_start_from(config: AlgorithmConfig, path: str | None) -> None:
         if "kickstart_coeff" in vars(config):
             config.kickstart_coeff = 0.0
         return
-    found = find_policy(Path(path)).absolute()
+    found = find_policy(path).absolute()
     config.start_from = str(found)
     if found.suffix != ".onnx":
         settings = PolicyCheckpoint(found).identity["network"]
