@@ -144,7 +144,7 @@ def _draw_elo_bar(placement: Mapping[str, Any]) -> str:
     """Return the HTML of an Elo and its confidence interval, on a bar up to `_MAX_BAR_ELO`."""
     if side := placement.get("out_of_range"):
         return f"The Elo is {side} the ladder."
-    elo, low, high = (placement[name] for name in ("elo", "low", "high"))
+    elo, low, high = (placement[name] for name in ("elo", "ci_low", "ci_high"))
     left, middle, width = (100 * value / _MAX_BAR_ELO for value in (low, elo, high - low))
     interval = f"95% CI {low:.0f} to {high:.0f}" if low < high else "by definition"
     return (

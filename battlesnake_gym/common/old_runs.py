@@ -72,7 +72,7 @@ _SELF_PLAY_REPLACEMENTS = (
     (" random_moves=", " random_move_fraction="),
 )
 
-MEASUREMENT_KEYS = {"beyond": "out_of_range"}
+MEASUREMENT_KEYS = {"beyond": "out_of_range", "low": "ci_low", "high": "ci_high"}
 """Current keys of a measurement in ``strength.json``."""
 
 EXIT_STATE_KEYS = {"promoted": "promotions", "memory": "sample_buffer", "rounds": "iterations"}

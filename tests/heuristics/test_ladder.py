@@ -32,7 +32,7 @@ def test_there_are_ladders_for_duels_and_for_four_with_all_rungs() -> None:
         assert tuple(rung.name for rung in rungs) == ladder.RUNG_NAMES
         for rung in rungs:
             snakes.make(rung.name)
-            assert rung.low <= rung.elo <= rung.high
+            assert rung.ci_low <= rung.elo <= rung.ci_high
             assert rung.games > 0
         elo = {rung.name: rung.elo for rung in rungs}
         assert elo[ladder.ANCHOR_NAME] == ladder.ANCHOR_ELO
@@ -45,7 +45,7 @@ def test_there_are_ladders_for_duels_and_for_four_with_all_rungs() -> None:
 def simulated(elo: float, rungs: Ladder, interval: float, seed: int) -> PlacementRun:
     random = np.random.default_rng(seed)
     placing = PlacementRun(rungs)
-    while not (now := placing.placement).games or now.high - now.low > 2 * interval:
+    while not (now := placing.placement).games or now.ci_high - now.ci_low > 2 * interval:
         rung = placing.next_rung()
         placing.add_pair(rung.name, int(np.argmax(played(random, elo - rung.elo, 1))))
     return placing
@@ -59,7 +59,7 @@ def test_simulated_snakes_are_placed_where_they_stand() -> None:
     for seed in range(100):
         elo = 500 + 12.0 * seed
         now = simulated(elo, RUNGS, 100, seed).placement
-        held += now.low <= elo <= now.high
+        held += now.ci_low <= elo <= now.ci_high
         assert now.games < 160
         assert not now.out_of_range
     assert held >= 88  # of 95 expected
@@ -90,4 +90,4 @@ def test_a_snake_is_placed_in_this_process() -> None:
     )
     assert now == told[-1]
     assert now.games == 2 * len(told)
-    assert now.high < {rung.name: rung.elo for rung in Ladder.load(2).rungs}["tree"]
+    assert now.ci_high < {rung.name: rung.elo for rung in Ladder.load(2).rungs}["tree"]

@@ -14,6 +14,7 @@ from battlesnake_rl.commands import runs_export_command
 from battlesnake_rl.commands.train_command import main
 from battlesnake_rl.mabs import experiments
 from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
+from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
 from battlesnake_rl.onnx_export import export
 from tests.progress_csv import rows
 
@@ -58,6 +59,11 @@ def test_columns_of_scores_have_the_current_names() -> None:
     assert 0 < rows[-1]["ladder_score"] < 1
     assert rows[-1]["score_hungry_low"] < rows[-1]["score_hungry"]
     assert not [name for name in rows[0] if "win_rate" in name]
+
+
+def test_measurements_have_the_current_names() -> None:
+    history = StrengthHistory.load(RUNS / "run_distil_1" / "checkpoints" / "checkpoint_000002")
+    assert history.measurements[0].ci_low == 1191.5
 
 
 def test_options_are_converted_by_algorithm() -> None:

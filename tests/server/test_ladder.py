@@ -36,8 +36,10 @@ def test_a_snake_is_placed_and_the_games_are_stored(capsys: pytest.CaptureFixtur
     assert ladder_command.main(call) == 0
     placed = json.loads(capsys.readouterr().out)
     assert (placed["snake"], placed["num_snakes"]) == ("weak", 2)
-    assert placed["low"] <= placed["elo"] <= placed["high"] <= placed["low"] + 500
-    assert placed["games"] == sum(result["games"] for result in placed["results"])
+    low, high = placed["ci_low"], placed["ci_high"]
+    assert low <= placed["elo"] <= high <= low + 500
+    assert placed["games"] == sum(rung["games"] for rung in placed["rungs"])
+    assert all(rung["ci_low"] <= rung["score"] <= rung["ci_high"] for rung in placed["rungs"])
     assert ladder_command.main([*call, "--resume"]) == 0
     assert json.loads(capsys.readouterr().out) == placed
 

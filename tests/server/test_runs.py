@@ -57,7 +57,7 @@ def test_the_table_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert told["state"] == "done"
     assert told["progress_fraction"] == 1
     assert told["seconds_left"] is None
-    strength = {"elo": 1060, "low": 1010, "high": 1120, "games": 16, "weights": "best"}
+    strength = {"elo": 1060, "ci_low": 1010, "ci_high": 1120, "games": 16, "weights": "best"}
     assert told["strength"] == strength
     assert told["settings"] == training_runs.SETTINGS
 

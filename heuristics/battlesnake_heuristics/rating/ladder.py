@@ -45,15 +45,15 @@ ANCHOR_ELO = 1000.0
 class Rung:
     """A snake with known Elo.
 
-    ``low`` and ``high`` are the bounds of the 95% confidence interval of the Elo, relative to the
-    anchor. ``cpu_seconds_per_game`` is the CPU time of the snake's moves in one game. The CPU time
-    was measured on the processor on which the Elo of the ladder was measured.
+    ``ci_low`` and ``ci_high`` are the bounds of the 95% confidence interval of the Elo, relative to
+    the anchor. ``cpu_seconds_per_game`` is the CPU time of the snake's moves in one game. The CPU
+    time was measured on the processor on which the Elo of the ladder was measured.
     """
 
     name: str
     elo: float
-    low: float
-    high: float
+    ci_low: float
+    ci_high: float
     games: int
     cpu_seconds_per_game: float
 
@@ -97,15 +97,15 @@ class Placement:
     """
 
     elo: float
-    low: float
-    high: float
+    ci_low: float
+    ci_high: float
     games: int
     out_of_range: str
     pairs: dict[str, list[int]]
 
     def __str__(self) -> str:
         suffix = f", {self.out_of_range} the ladder" if self.out_of_range else ""
-        return f"{self.elo:.0f} Elo ({self.low:.0f} to {self.high:.0f}{suffix})"
+        return f"{self.elo:.0f} Elo ({self.ci_low:.0f} to {self.ci_high:.0f}{suffix})"
 
     def rung_scores(self) -> dict[str, tuple[float, float, float]]:
         """Return the score and its 95% confidence interval (low, high), by rung."""
@@ -145,8 +145,8 @@ class Placement:
         ]
         return {
             "elo": self.elo,
-            "ci_low": self.low,
-            "ci_high": self.high,
+            "ci_low": self.ci_low,
+            "ci_high": self.ci_high,
             "out_of_range": self.out_of_range,
             "games": self.games,
             "rungs": rungs,
@@ -216,8 +216,8 @@ class PlacementRun:
         played = {name: list(pairs) for name, pairs in self.pairs.items() if any(pairs)}
         return Placement(
             elo=round(elo, 1),
-            low=round(elo - Z95 * error, 1),
-            high=round(elo + Z95 * error, 1),
+            ci_low=round(elo - Z95 * error, 1),
+            ci_high=round(elo + Z95 * error, 1),
             games=2 * sum(map(sum, played.values())),
             out_of_range=self._range_side(elo),
             pairs=played,
@@ -312,5 +312,5 @@ def run_placement(
         now = run.placement
         if on_update is not None:
             on_update(now)
-        if now.high - now.low <= 2 * precision_elo or spent_s >= cpu_seconds:
+        if now.ci_high - now.ci_low <= 2 * precision_elo or spent_s >= cpu_seconds:
             return now

@@ -37,7 +37,6 @@ from battlesnake_heuristics.rating.ladder import (
 )
 from battlesnake_heuristics.rating.match import DUEL
 from battlesnake_heuristics.rating.process_pool import ProcessPool, TaskPool, run_tasks
-from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import Database, StoredGame
@@ -151,7 +150,7 @@ def _play_pairs(
 
     def needs_games() -> bool:
         placement = run.placement
-        is_precise = placement.games > 0 and placement.high - placement.low <= (
+        is_precise = placement.games > 0 and placement.ci_high - placement.ci_low <= (
             2 * arguments.precision
         )
         return not is_precise and time.monotonic() < ends
@@ -281,7 +280,8 @@ def _format_ladder(ladder: Ladder, as_json: bool) -> str:
         return json.dumps([asdict(rung) for rung in rungs], indent=2) + "\n"
     lines = [f"{'rung':<20}   Elo   95% interval   games"]
     lines += [
-        f"{rung.name:<20}{rung.elo:>6.0f}  {rung.low:>5.0f} to {rung.high:<5.0f} {rung.games:>6}"
+        f"{rung.name:<20}{rung.elo:>6.0f}  {rung.ci_low:>5.0f} to {rung.ci_high:<5.0f} "
+        f"{rung.games:>6}"
         for rung in rungs
     ]
     return "\n".join(lines) + "\n"
@@ -290,27 +290,16 @@ def _format_ladder(ladder: Ladder, as_json: bool) -> str:
 def _format_placement(label: str, run: PlacementRun, as_json: bool) -> str:
     """Format the snake's Elo, and its score against each rung."""
     placement = run.placement
-    rows = {
-        name: (2 * sum(pairs), float(PAIR_SCORES @ pairs) / sum(pairs))
-        for name, pairs in placement.pairs.items()
-    }
+    report = {"snake": label, "num_snakes": run.ladder.num_snakes, **placement.to_dict()}
     if as_json:
-        report = asdict(placement) | {
-            "snake": label,
-            "num_snakes": run.ladder.num_snakes,
-            "results": [
-                {"rung": name, "games": games, "score": round(score, 3)}
-                for name, (games, score) in rows.items()
-            ],
-        }
-        del report["pairs"]  # The results contain the same pairs as scores.
         return json.dumps(report, indent=2) + "\n"
     elo = {rung.name: rung.elo for rung in run.ladder.rungs}
     kind = "duels" if run.ladder.num_snakes == 2 else f"games of {run.ladder.num_snakes}"
     lines = [f"{label}: {placement} in {placement.games} {kind}"]
     lines += [
-        f"  score {score:>4.0%} in {games:>3} games against {name} ({elo[name]:.0f})"
-        for name, (games, score) in sorted(rows.items(), key=lambda row: elo[row[0]])
+        f"  score {rung['score']:>4.0%} in {rung['games']:>3} games against {rung['name']} "
+        f"({elo[rung['name']]:.0f})"
+        for rung in sorted(report["rungs"], key=lambda rung: elo[rung["name"]])
     ]
     return "\n".join(lines) + "\n"
 

@@ -54,13 +54,13 @@ class _EloWithInterval(NamedTuple):
     """
 
     elo: float
-    low: float
-    high: float
+    ci_low: float
+    ci_high: float
     games: int
     weights: str = "best"
 
     def __str__(self) -> str:
-        return f"{self.elo:.0f} ({self.low:.0f} to {self.high:.0f})"
+        return f"{self.elo:.0f} ({self.ci_low:.0f} to {self.ci_high:.0f})"
 
 
 class _RungScore(NamedTuple):
@@ -71,8 +71,8 @@ class _RungScore(NamedTuple):
 
     rung: str
     score: float
-    low: float
-    high: float
+    ci_low: float
+    ci_high: float
 
 
 class RecordedGame(NamedTuple):

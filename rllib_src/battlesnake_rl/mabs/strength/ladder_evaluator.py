@@ -119,8 +119,8 @@ class Measurement(Placement):
         all_pairs = [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
         return {
             "elo": self.elo,
-            "elo_low": self.low,
-            "elo_high": self.high,
+            "elo_low": self.ci_low,
+            "elo_high": self.ci_high,
             "elo_games": self.games,
             "ladder_score": EloEstimate.from_pairs(all_pairs).score,
             "elo_cpu_minutes": self.cpu_minutes,
@@ -176,7 +176,7 @@ class StrengthHistory:
         self.measurements.append(measurement)
         if measurement.games < MIN_BEST_GAMES and not at_end:
             return False
-        if self.best is None or measurement.low > self.measurements[self.best].low:
+        if self.best is None or measurement.ci_low > self.measurements[self.best].ci_low:
             self.best = len(self.measurements) - 1
         return self.best == len(self.measurements) - 1
 
@@ -190,8 +190,8 @@ class StrengthHistory:
             best = self.measurements[self.best]
             results |= {
                 "elo_best": best.elo,
-                "elo_best_low": best.low,
-                "elo_best_high": best.high,
+                "elo_best_low": best.ci_low,
+                "elo_best_high": best.ci_high,
                 "elo_best_games": best.games,
             }
         return results | {
@@ -462,7 +462,7 @@ def place_policy(
         cost_factor = max(took / guess, 0.1)
         now = placing.placement
         on_batch(now)
-        if now.high - now.low <= 2 * half_width_elo or 2 * played >= games:
+        if now.ci_high - now.ci_low <= 2 * half_width_elo or 2 * played >= games:
             return now, spent + took
 
 
