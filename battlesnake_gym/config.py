@@ -69,7 +69,9 @@ class EnvConfig(GameSpec[IntPerGame]):
 
     @property
     def start_state(self) -> State | None:
-        """Start position of all games, or None if the map chooses the position.
+        """Start position with the configured cells, or None if the map chooses the position.
+
+        Without ``food_positions``, the seed of each game decides the food, and always the hazards.
 
         Raises:
             ValueError: If ``start_positions`` or ``food_positions`` are invalid.

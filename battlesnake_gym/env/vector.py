@@ -128,7 +128,8 @@ class VectorBattlesnake:
         self._streams: npt.NDArray[np.uint64] | None = None
         self._seeds = np.zeros(num_games, np.int64)
         self._start: tuple[State, ...] = () if start is None else (start,)
-        self._states: tuple[State, ...] = ()
+        self._map_places_food = config.food_positions is None
+        self._states = self._start
         self._starts_used = np.zeros(num_games, np.int64)
         self.episodes = np.zeros(num_games, np.int64)
         """Number of games started so far, int64 [N]; a recurrent state is valid for one of them."""
@@ -293,12 +294,12 @@ class VectorBattlesnake:
     def start_state(self, game: int) -> State | None:
         """Return the start position of the current episode.
 
-        The result is None if the episode started from the map.
+        The result is None unless the options of `reset` contain start positions.
 
         Args:
             game: Index of the game.
         """
-        if not self._states:
+        if self._states is self._start:
             return None
         return self._states[(game + int(self._starts_used[game]) - 1) % len(self._states)]
 
@@ -373,12 +374,26 @@ class VectorBattlesnake:
         if self._states:
             for i in np.flatnonzero(which).tolist():
                 state = self._states[(i + int(self._starts_used[i])) % len(self._states)]
+                if self._states is self._start:
+                    state = self._place_on_map(state, i)
                 self.games.load(i, state, replace(self.game, seed=int(self._seeds[i])))
                 self._turn_limits[i] = self._turn_limit(state.width, state.height)
             self._starts_used[which] += 1
         if self._observe_in_python:
             self._obs[which] = 0
             self._encode_in_python(which)
+
+    def _place_on_map(self, start: State, game: int) -> State:
+        """Return the map's position of a new game, with the snakes and fixed food of ``start``."""
+        state = self.games.state(game)
+        heads = [snake.head for snake in start.snakes]
+        state.food = (
+            [cell for cell in state.food if cell not in heads]
+            if self._map_places_food
+            else start.food
+        )
+        state.snakes = start.snakes
+        return state
 
     def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
         games = self.games

@@ -114,6 +114,27 @@ def test_seats_have_their_own_rewards_and_start_cells() -> None:
 
 
 @pytest.mark.parametrize(
+    ("game_map", "varies"), [("standard", "food"), ("healing_pools", "hazards")]
+)
+@pytest.mark.parametrize("food_rng", ["fast", "official"])
+def test_the_seed_decides_the_food_and_hazards_of_fixed_start_cells(
+    food_rng: str, game_map: str, varies: str
+) -> None:
+    size = {"num_snakes": 2, "width": 11, "height": 11}
+    where: dict[str, Any] = {"map": game_map, "start_positions": [[0, 0], [2, 2]]}
+    games = VectorBattlesnake.from_config(EnvConfig(**size, **where, food_rng=food_rng), 20)
+    starts = []
+    for seed in (1, 1, 2):
+        games.reset(seed=seed)
+        starts.append([games.games.state(game) for game in range(20)])
+    assert starts[0] == starts[1] != starts[2]
+    assert len({str(getattr(state, varies)) for state in starts[0]}) > 1
+    for state in starts[0]:
+        assert [snake.body for snake in state.snakes] == [[(0, 0)] * 3, [(2, 2)] * 3]
+        assert not {(0, 0), (2, 2)} & {*state.food}
+
+
+@pytest.mark.parametrize(
     ("bad", "message"),
     [
         *(({"start_positions": [cell, [2, 2]]}, "7x5") for cell in OUTSIDE),
