@@ -16,8 +16,9 @@ from battlesnake_gym.common.command_line import (
     Parser,
     bounded_number,
     natural,
+    output_file,
     plural,
-    print_error,
+    reports_errors,
 )
 from battlesnake_gym.common.extras import install_remedy, load_module
 from battlesnake_gym.common.files import write_atomically
@@ -25,11 +26,10 @@ from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.draw import animation, drawing
 from battlesnake_gym.replays.replay import Replay
 
-_COMMAND = "battlesnake-gym game export"
-
 _Writer = Callable[[Replay, Path, argparse.Namespace], None]
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Write the output file.
 
@@ -40,18 +40,16 @@ def main(argv: list[str] | None = None) -> int:
     options = command.parse_args(argv)
     output: Path | None = options.output
     if output is None:
-        return print_error(_COMMAND, "no output file; name it with -o game.gif")
+        raise ValueError("no output file; name it with -o game.gif")
     if output.suffix not in _FORMATS:
-        return print_error(_COMMAND, unknown_name_message("format", output.suffix, _FORMATS))
+        raise ValueError(unknown_name_message("format", output.suffix, _FORMATS))
+    write, names = _FORMATS[output.suffix]
+    command.reject_given(options, names, f"on {output.suffix} files")
+    replay = Replay.load(options.source)
     try:
-        write, names = _FORMATS[output.suffix]
-        command.reject_given(options, names, f"on {output.suffix} files")
-        replay = Replay.load(options.source)
         write(replay, output, options)
     except ModuleNotFoundError as error:
-        return print_error(_COMMAND, f"{error.name!r} is missing; {install_remedy('video')}")
-    except (ValueError, OSError) as error:
-        return print_error(_COMMAND, error)
+        raise ValueError(f"{error.name!r} is missing; {install_remedy('video')}") from error
     size = output.stat().st_size / 1000
     shown = (
         plural(len(replay.turns), "turn")
@@ -65,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
 def parser() -> Parser:
     """Return the command-line parser."""
     parser = Parser(
-        prog=_COMMAND,
+        prog="battlesnake-gym game export",
         description="Export a recorded game as GIF, MP4, PNG, SVG or HTML. GIF and MP4 files of an "
         "analyzed game include a win probability bar.",
         epilog="example: battlesnake-gym game export replays/game.jsonl.gz -o game.gif",
@@ -73,7 +71,7 @@ def parser() -> Parser:
     add = parser.add_argument
     add("source", type=Path, metavar="GAME",
         help="replay file, or an output file of the official CLI")  # fmt: skip
-    add("-o", "--output", type=Path, metavar="FILE",
+    add("-o", "--output", type=output_file, metavar="FILE",
         help="output file; the suffix selects the format: "
         f"{', '.join([*_FORMATS][:-1])} or {[*_FORMATS][-1]}")  # fmt: skip
     add("--cell-size", type=bounded_number(int, 2, 200), default=animation.DEFAULT_CELL_SIZE,

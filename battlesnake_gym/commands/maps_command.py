@@ -13,8 +13,8 @@ from battlesnake_gym.common.command_line import (
     align_columns,
     colorize,
     natural,
-    print_error,
     print_json,
+    reports_errors,
 )
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.draw.terminal_board import render_board
@@ -24,6 +24,7 @@ from battlesnake_gym.rules.maps import Map
 _COMMAND = "battlesnake-gym maps"
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """List the maps, or draw maps as text.
 
@@ -32,15 +33,12 @@ def main(argv: list[str] | None = None) -> int:
     """
     command = parser()
     options = command.parse_args(argv)
-    try:
-        if options.json or not options.names:
-            command.reject_given(options, ["turns"], "on lists of maps")
-    except ValueError as error:
-        return print_error(_COMMAND, error)
+    if options.json or not options.names:
+        command.reject_given(options, ["turns"], "on lists of maps")
     maps = known_maps()
     for name in options.names:
         if name not in maps:
-            return print_error(_COMMAND, unknown_name_message("map", name, maps, _COMMAND))
+            raise ValueError(unknown_name_message("map", name, maps, _COMMAND))
     chosen = [maps[name] for name in options.names or maps]
     if options.json:
         print_json([_map_to_dict(game_map) for game_map in chosen])

@@ -24,7 +24,7 @@ from battlesnake_gym.common.command_line import (
     add_view_radius_option,
     milliseconds,
     output_file,
-    print_error,
+    reports_errors,
     seed,
     size,
 )
@@ -35,7 +35,6 @@ from battlesnake_gym.rules import RULESETS, Game, Point, Settings, default_move
 from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 
-_COMMAND = "battlesnake-gym play"
 _YOU_ID = "you"
 
 ACTIONS_BY_KEY = {
@@ -61,6 +60,7 @@ class _QuitError(Exception):
     """Exception that ends the game after the user has quit."""
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Play games until the user quits.
 
@@ -70,27 +70,21 @@ def main(argv: list[str] | None = None) -> int:
     command = parser()
     options = command.parse_args(argv)
     path: Path | None = options.replay
-    try:
-        check_replaceable(path, Replay.stream)
-        replay, opponents = _new_game(options)
-        if not any(map(snakes.may_use_time, options.snakes, opponents.values())):
-            command.reject_given(options, ["move_time"], "on snakes that do not search")
-    except (ValueError, OSError) as error:
-        return print_error(_COMMAND, error)
-    try:
-        with contextlib.closing(_read_keys()) as keys:
-            while True:
-                try:
-                    quits = _play_game(replay, opponents, options.move_time / 1000, keys)
-                finally:
-                    if path is not None:
-                        replay.save(path)
-                if quits or not _offer_rematch(replay, path, keys):
-                    return 0
-                replay, opponents = _new_game(options)
-                path = path and _unused_path(options.replay)
-    except (ValueError, OSError) as error:
-        return print_error(_COMMAND, error)
+    check_replaceable(path, Replay.stream)
+    replay, opponents = _new_game(options)
+    if not any(map(snakes.may_use_time, options.snakes, opponents.values())):
+        command.reject_given(options, ["move_time"], "on snakes that do not search")
+    with contextlib.closing(_read_keys()) as keys:
+        while True:
+            try:
+                quits = _play_game(replay, opponents, options.move_time / 1000, keys)
+            finally:
+                if path is not None:
+                    replay.save(path)
+            if quits or not _offer_rematch(replay, path, keys):
+                return 0
+            replay, opponents = _new_game(options)
+            path = path and _unused_path(options.replay)
 
 
 def _new_game(options: argparse.Namespace) -> tuple[Replay, dict[str, snakes.Strategy]]:
@@ -148,7 +142,7 @@ def _offer_rematch(replay: Replay, path: Path | None, keys: Iterator[str]) -> bo
 def parser() -> Parser:
     """Return the command-line parser."""
     parser = Parser(
-        prog=_COMMAND,
+        prog="battlesnake-gym play",
         description="Play against built-in snakes in the terminal. The arrow keys or w, a, s, d "
         "steer, Enter continues straight ahead, q quits. The game waits for your moves.",
         epilog="example: battlesnake-gym play champion cautious --board-size 11 --map royale",

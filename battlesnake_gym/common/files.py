@@ -60,7 +60,7 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
     except OSError as error:
         # The error for a full disk names no file, or a copied file and the temporary file.
         named = error.filename2 or error.filename
-        if error.errno is None or named not in (None, str(temporary)):
+        if error.errno is None or named not in (None, str(temporary), str(target)):
             raise
         raise OSError(error.errno, error.strerror, str(target)) from error
     finally:

@@ -190,9 +190,16 @@ def read_progress(path: Path) -> list[dict[str, float]]:
 
     A missing file has no rows. Missing numbers are NaN. An incomplete last line is skipped, because
     a process is still writing the line or was killed.
+
+    Raises:
+        ValueError: If a line is too long.
+        OSError: If the file cannot be read.
     """
     progress = ProgressTable(path)
-    progress.refresh()
+    try:
+        progress.refresh()
+    except csv.Error as error:
+        raise ValueError(f"{path}: {error}; give the progress.csv of a run") from error
     rows = zip(*progress.columns.values(), strict=True)
     return [dict(zip(progress.columns, row, strict=True)) for row in rows]
 

@@ -53,6 +53,8 @@ def game_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("repeated.yaml").write_text("lr: 1\nlr: 2\n")
     Path("nested.yaml").write_text("experiment: hill-vanilla\n")
     Path("damaged").mkdir()
+    Path("folder.gif").mkdir()
+    Path("long.csv").write_text(f"a\n{'1' * 200_000}\n")
     Path("damaged/metadata.json").write_text("{}")
     Path("notes.txt").write_text("mine\n")
     Path("lone.onnx").write_bytes(b"without its .json file")

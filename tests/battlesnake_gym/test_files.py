@@ -136,3 +136,9 @@ def test_an_error_about_another_file_names_that_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as raised:
         write_atomically(tmp_path / "file", write)
     assert raised.value.filename == str(tmp_path / "missing")
+
+
+def test_a_directory_at_the_target_is_named(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError) as error:
+        write_atomically(tmp_path, Path.touch)
+    assert error.value.filename == str(tmp_path)

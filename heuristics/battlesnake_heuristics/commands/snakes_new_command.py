@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from battlesnake_gym.common.command_line import Parser, print_error
+from battlesnake_gym.common.command_line import Parser, reports_errors
 from battlesnake_gym.common.files import write_atomically
-
-_PROG = "battlesnake-gym snakes new"
 
 _TEMPLATE = '''"""A snake that eats. Edit `move` and run it: battlesnake-gym arena {path} hungry"""
 
@@ -65,6 +63,7 @@ snakes.register("{name}", make_snake)
 '''
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Write a snake.
 
@@ -74,12 +73,9 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     path: Path = options.path
     template = _RULES_TEMPLATE if options.rules else _TEMPLATE
-    try:
-        check_new_file(path)
-        text = template.format(path=path, name=path.stem)
-        write_atomically(path, lambda part: part.write_text(text, "utf-8"))
-    except (ValueError, OSError) as error:
-        return print_error(_PROG, error)
+    check_new_file(path)
+    text = template.format(path=path, name=path.stem)
+    write_atomically(path, lambda part: part.write_text(text, "utf-8"))
     sys.stdout.write(
         f"wrote {path}\nlet it play:  battlesnake-gym arena {path} hungry cautious\n"
         f"check it:     battlesnake-gym snakes check {path}\n"
@@ -105,7 +101,7 @@ def check_new_file(path: Path) -> None:
 def parser() -> Parser:
     """Create the command-line parser."""
     parser = Parser(
-        prog=_PROG,
+        prog="battlesnake-gym snakes new",
         description="Write a small snake: a function that returns a move, or with --rules a list "
         "of rules.",
         epilog="Example: battlesnake-gym snakes new my_snake.py",

@@ -11,7 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.common.command_line import Parser, natural, output_dir, positive, print_error
+from battlesnake_gym.common.command_line import (
+    Parser,
+    natural,
+    output_dir,
+    positive,
+    reports_errors,
+)
 from battlesnake_gym.common.extensions import EXTENSIONS_VARIABLE
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import PRIMARY_JOB, SECONDARY_JOB, log_line
@@ -52,6 +58,7 @@ def parser() -> Parser:
     return parser
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Simulate a job.
 
@@ -61,22 +68,19 @@ def main(argv: list[str] | None = None) -> int:
         Exit status of the first failed instance, or 0.
     """
     arguments = parser().parse_args(argv)
-    try:
-        if problem := find_interpreter_problem():
-            raise ValueError(problem)
-        hyperparameters = parse_hyperparameters(arguments.hyperparameters)
-        channels = dict(arguments.channels)
-        if len(channels) < len(arguments.channels):
-            raise HyperparameterError("--channels repeats a name; give each channel once")
-        sources = copy_project_sources(arguments.dependencies, arguments.source_dir)
-        if not Path(sources["source_dir"], arguments.entry_point).is_file():
-            raise HyperparameterError(
-                f"there is no file {arguments.entry_point!r} in "
-                f"{arguments.source_dir or 'this project'}; "
-                "the entry point must be a file in --source-dir"
-            )
-    except ValueError as error:
-        return print_error("battlesnake-gym aws simulate", error)
+    if problem := find_interpreter_problem():
+        raise ValueError(problem)
+    hyperparameters = parse_hyperparameters(arguments.hyperparameters)
+    channels = dict(arguments.channels)
+    if len(channels) < len(arguments.channels):
+        raise HyperparameterError("--channels repeats a name; give each channel once")
+    sources = copy_project_sources(arguments.dependencies, arguments.source_dir)
+    if not Path(sources["source_dir"], arguments.entry_point).is_file():
+        raise HyperparameterError(
+            f"there is no file {arguments.entry_point!r} in "
+            f"{arguments.source_dir or 'this project'}; "
+            "the entry point must be a file in --source-dir"
+        )
     options = {"hyperparameters": hyperparameters, **sources}
     return _run_jobs(arguments, options, channels)
 

@@ -23,7 +23,7 @@ from battlesnake_gym.common.command_line import (
     Parser,
     align_columns,
     bounded_number,
-    print_error,
+    reports_errors,
 )
 from battlesnake_rl.commands.runs_plot_command import load_progress, plot_curves
 from sagemaker_rl.cluster.roles import SIMULATED_CPUS_VARIABLE
@@ -46,7 +46,6 @@ from sagemaker_rl.job.source_files import (
     training_image_uri,
 )
 
-_PROG = "battlesnake-gym aws experiment"
 _GRAPH_FILE = "graphs.png"
 
 _DEFAULT_MINUTES = 210.0
@@ -224,7 +223,7 @@ def _table_rows(
 def parser() -> Parser:
     """Return the command's parser."""
     parser = Parser(
-        prog=_PROG,
+        prog="battlesnake-gym aws experiment",
         description="Train the five policies of the article on distributed training, and draw its "
         "two graphs with its claims next to ours. By default, SageMaker is simulated on this "
         "machine: the trainings run in turn, and one simulated minute is one CPU minute of the "
@@ -245,6 +244,7 @@ def parser() -> Parser:
     return parser
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Run the experiment.
 
@@ -273,12 +273,10 @@ def main(argv: list[str] | None = None) -> int:
         drawn = {name: run for name, run in runs.items() if _trained_minutes(run, x_column) > 0}
         if not drawn:
             hint = "leave out --draw-only" if arguments.draw_only else "see the lines above"
-            return print_error(_PROG, f"{folder} has no curves; {hint}")
+            raise ValueError(f"{folder} has no curves; {hint}")
         _draw(drawn, titles, folder / _GRAPH_FILE, x_column)
-    except ValueError as error:
-        return print_error(_PROG, error)
     except (BotoCoreError, ClientError) as error:
-        return print_error(_PROG, f"AWS rejects a request: {error}")
+        raise ValueError(f"AWS rejects a request: {error}") from error
     rows = _table_rows(drawn, titles, x_column)
     sys.stdout.write(align_columns(rows))
     log_line(f"wrote {folder / _GRAPH_FILE}")
