@@ -16,8 +16,6 @@ from tests.deployment.test_pins import pins
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deployment" / "ray"
 
-pytestmark = pytest.mark.rllib
-
 
 SCHEMA = ROOT / "tests" / "data" / "rayjob_schema.json"
 """Part of the API ray.io/v1 in use (https://ray-project.github.io/kuberay/reference/api/)."""

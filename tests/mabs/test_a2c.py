@@ -12,7 +12,7 @@ from tests import progress_csv
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 SMALL = shlex.split("""
     --experiment docs/algorithms/a2c.yaml --board-size 7 --seed 3 --num-env-runners 0

@@ -16,7 +16,7 @@ from sagemaker_rl.job.hyperparameters import apply_overrides
 from sagemaker_rl.runs import checkpoints
 from tests.mabs.conftest import SMALL
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture

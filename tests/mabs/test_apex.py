@@ -17,7 +17,7 @@ from sagemaker_rl.runs.checkpoints import CheckpointError
 from tests.algorithms import built
 from tests.mabs.conftest import small
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 def totals(results: dict[str, Any]) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from battlesnake_rl.commands.train_command import main
 from sagemaker_rl.cluster import ray_node
 from tests.processes import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.rllib, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 HEAD = "ray.head.default"
 MACHINE = {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 3}

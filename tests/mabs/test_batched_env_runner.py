@@ -12,7 +12,7 @@ from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
 from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner, _choose_moves
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture

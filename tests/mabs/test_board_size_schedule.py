@@ -21,7 +21,7 @@ from sagemaker_rl.runs.checkpoints import restore_algorithm
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 CURRICULUM = {"width": 7, "height": 7, "curriculum": [[0, 3], [200, 5], [400, 7]]}
 

@@ -31,7 +31,7 @@ from tests.algorithms import built
 from tests.mabs.conftest import TINY, small_policy
 from tests.processes import PATIENCE
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from tests.algorithms import built
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 Weights = dict[str, np.ndarray]
 

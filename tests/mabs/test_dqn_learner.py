@@ -13,7 +13,7 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig, DQNLearner, _copy_to_cpu_async
 from tests.algorithms import built
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 COUNT = 64
 

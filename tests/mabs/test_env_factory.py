@@ -20,7 +20,7 @@ from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
 from sagemaker_rl.job import hyperparameters
 from tests.env_options import BASE, CASES, seen
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 AS_THE_LAUNCHER_SAYS = {"num_snakes": "num_snakes", "width": "board_size", "height": "board_size"}
 

@@ -1,6 +1,5 @@
 """Labels of the search's games, and the fit."""
 
-# ruff: noqa: E402
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import torch
 from numpy.typing import NDArray
 
 pytest.importorskip("battlesnake_heuristics.search._search")
-pytestmark = pytest.mark.rllib
 
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS
 from battlesnake_heuristics.search.self_play import ROW_DTYPE, ROW_SEARCHED, SelfPlayBatch

@@ -40,7 +40,7 @@ from tests.progress_csv import rows
 from tests.sagemaker_rl import tensorboard_cards
 from tests.sagemaker_rl.malicious_checkpoints import doctor, mark_whole
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 SMALL = shlex.split("""
     --algorithm EXIT --seed 3 --num-env-runners 2 --moves-per-iteration 6000

@@ -1,6 +1,5 @@
 """The games that EXIT learns from: what a network is for, who plays, and who wins a pair."""
 
-# ruff: noqa: E402
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("battlesnake_heuristics.search._search")
-pytestmark = pytest.mark.rllib
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game

@@ -21,7 +21,7 @@ from battlesnake_rl.mabs.settings.algorithm_settings import PPOSettings
 from sagemaker_rl.job import hyperparameters
 from tests.processes import run
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 def configured(*arguments: str) -> tuple[str, Any]:

@@ -12,7 +12,7 @@ from tests.battlesnake_gym.test_extensions import FILE as GAME
 from tests.battlesnake_gym.test_extensions import extension as extension
 from tests.mabs.conftest import SMALL
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 FILE = (
     GAME

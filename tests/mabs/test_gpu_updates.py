@@ -27,7 +27,7 @@ from battlesnake_rl.mabs.ppo.ppo import Rollout
 from tests.mabs.conftest import SMALL, TINY
 from tests.mabs.test_dqn_learner import made_up
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 STEPS = {"num_env_steps_sampled_lifetime": 10_000}
 COUNT = 64

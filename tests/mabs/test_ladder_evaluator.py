@@ -42,7 +42,7 @@ from tests.mabs.conftest import SMALL, TINY
 from tests.mabs.test_launcher import train
 from tests.progress_csv import rows
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 UNMASKED = ENV_CONFIG_DEFAULTS | {"action_mask": "none"}
 

@@ -24,7 +24,7 @@ from sagemaker_rl.runs.divergence import DivergedError
 from tests.mabs.conftest import SMALL
 from tests.progress_csv import rows
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 QUICK = {"turns_per_iteration": 40, "batch_size": 8, "warmup_batches": 1, "update_every": 8}
 """Settings that learn within one short iteration."""

@@ -97,7 +97,6 @@ def test_experiment_files_with_old_names_are_read(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.rllib
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(("algorithm", "options"), [("dqn", DQN), ("distil", DISTIL)])
 def test_a_run_resumes_and_exports(
@@ -124,7 +123,6 @@ def test_a_run_resumes_and_exports(
     assert json.loads((newest / "metadata.json").read_text())["identity"]["board_size"] == [7, 7]
 
 
-@pytest.mark.rllib
 @pytest.mark.filterwarnings("default")
 def test_the_module_of_an_old_checkpoint_is_unpickled(tmp_path: Path) -> None:
     checkpoint = RUNS / "run_dqn_1" / "checkpoints" / "checkpoint_000002"

@@ -18,7 +18,7 @@ from sagemaker_rl.runs import checkpoints
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL, TINY, small_policy
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture

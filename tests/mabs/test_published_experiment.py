@@ -27,7 +27,7 @@ from battlesnake_rl.commands.aws_experiment_command import (
 from sagemaker_rl.simulator.simulated_session import SimulatedSession
 from tests.sagemaker_rl.instances import set_job_environment
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 TITLES = {arm.name: arm.title for arm in ARMS}
 

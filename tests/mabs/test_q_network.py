@@ -22,7 +22,7 @@ from battlesnake_rl.mabs.policy.q_network import (
     SnakeQModule,
 )
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 SHAPE = (10, 7, 7)
 

@@ -21,7 +21,6 @@ from tests.sagemaker_rl.test_clusters import ENDLESS, SMALL
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.rllib,
     pytest.mark.timeout(2400),
     pytest.mark.skipif(bool(instances.missing()), reason=instances.missing()),
 ]

@@ -35,7 +35,7 @@ from tests import progress_csv
 from tests.algorithms import built
 from tests.mabs.conftest import TINY, small_policy
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 ROOT = Path(__file__).parents[2]
 OURS = ("battlesnake_rl.", "sagemaker_rl.", "battlesnake_gym.")

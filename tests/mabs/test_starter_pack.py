@@ -9,7 +9,7 @@ import pytest
 from battlesnake_rl.commands.train_command import main
 from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 PUBLISHED = {
     "num_iters": 10,

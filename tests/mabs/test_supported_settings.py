@@ -36,7 +36,7 @@ from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, SnakeQModule, 
 from tests.algorithms import built
 from tests.mabs.conftest import small
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 ELSEWHERE = {
     # Read by RLlib inside of the configuration, under Tune, of learners in processes of their own,

@@ -10,7 +10,7 @@ from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS
 from battlesnake_rl.mabs.policy import symmetry_transforms
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.mark.parametrize("way", range(symmetry_transforms.NUM_SYMMETRIES))

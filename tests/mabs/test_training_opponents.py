@@ -22,7 +22,7 @@ from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 from tests.server.conftest import write_policy
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 SHARES = {"past": 0.4, "straight": 0.3}
 

@@ -12,7 +12,7 @@ from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
 from tests.sagemaker_rl.malicious_checkpoints import doctor, mark_whole
 
-pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 CONFIG = "--rl.training.config."
 GAME = shlex.split("""

@@ -25,8 +25,6 @@ from battlesnake_rl.onnx_export import write_onnx
 from battlesnake_server.commands.pack_command import main as pack
 from tests.algorithms import built
 
-pytestmark = pytest.mark.rllib
-
 GAMES = {"num_snakes": 2, "width": 5, "height": 5}
 TINY = shlex.split("--algorithm DQN --num-snakes 2 --board-size 5 --num-iters 1 --dry-run")
 

@@ -62,7 +62,6 @@ def leaves(workplace: Path, *files: str) -> None:
         assert (workplace / file).stat().st_size > 0
 
 
-@pytest.mark.rllib
 def test_introduction(workplace: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
     said = execute(workplace, "1_introduction", ("minutes 0.5", "minutes 0.02"))
@@ -81,11 +80,10 @@ def jobs() -> None:
 def runs_jobs(test: Test, seconds: float | None = 1800) -> Test:
     """Mark the test of a notebook that starts training jobs."""
     marked: Test = pytest.mark.usefixtures("jobs")(pytest.mark.timeout(seconds)(test))
-    return pytest.mark.slow(pytest.mark.rllib(marked))
+    return pytest.mark.slow(marked)
 
 
 @pytest.mark.slow
-@pytest.mark.rllib
 @pytest.mark.timeout(900)
 def test_blackout(workplace: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
@@ -203,7 +201,6 @@ def check_published(said: str) -> None:
     assert len(re.findall(r"^\{'move': '", said, re.MULTILINE)) >= 2, said
 
 
-@pytest.mark.rllib
 def test_deploy_and_compete(workplace: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
     said = execute(workplace, "7_deploy_and_compete")

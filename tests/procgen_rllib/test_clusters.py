@@ -12,7 +12,7 @@ import pytest
 from tests import processes
 from tests.processes import COMMAND
 
-pytestmark = [pytest.mark.slow, pytest.mark.rllib, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOConfig
 from sagemaker_rl.runs.launch import Launch
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 Plan = Callable[..., Any]
 

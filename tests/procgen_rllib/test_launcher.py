@@ -25,7 +25,7 @@ from tests.progress_csv import rows
 from tests.sagemaker_rl import tensorboard_cards
 from tests.sagemaker_rl.malicious_checkpoints import doctor
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 SMALL = [
     *("-f", "starter-example", "--num-env-runners", "0", "--seed", "3"),

@@ -11,7 +11,7 @@ from battlesnake_rl.procgen.impala_network import ImpalaModule
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_episodes import make_policy
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 def build(**model_config: Any) -> Any:

@@ -11,7 +11,7 @@ from battlesnake_rl.procgen.kit import plugins
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_launcher import NETWORK_CLASSES
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 MODEL = """
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule

@@ -18,7 +18,7 @@ from sagemaker_rl.runs import checkpoints
 from tests.procgen_rllib.test_launcher import train
 from tests.progress_csv import rows
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 procgen_ppo: Any = importlib.import_module("battlesnake_rl.procgen.procgen_ppo")
 GAMMA, LAMBDA, CLIP = 0.9, 0.8, 0.2

@@ -24,7 +24,7 @@ from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy import q_network
 from reference import dqn
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 GAMMA, N_STEP = 0.97, 3
 

@@ -11,7 +11,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytest.importorskip("battlesnake_heuristics.search._search")
-pytestmark = pytest.mark.rllib
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_heuristics.search.evaluation import Evaluation, load_builtin

@@ -12,8 +12,6 @@ from tests.processes import until
 from tests.sagemaker_rl import test_simulator
 from tests.sagemaker_rl.article_calls import calls
 
-pytestmark = pytest.mark.rllib
-
 NAMES = ("single", "homogeneous", "primary", "secondary")
 
 

@@ -15,7 +15,6 @@ from tests.sagemaker_rl.instances import BUCKET, COUNT, TRAIN, Instance, Network
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.rllib,
     pytest.mark.timeout(2400),
     pytest.mark.skipif(bool(instances.missing()), reason=instances.missing()),
 ]

@@ -23,8 +23,6 @@ from sagemaker_rl.ray_launcher import SageMakerRayLauncher
 from sagemaker_rl.runs.launch import Launch
 from tests.sagemaker_rl.instances import set_job_environment
 
-pytestmark = pytest.mark.rllib
-
 
 @pytest.fixture
 def check(

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.rllib
-
 LISTINGS = Path(__file__).parents[1] / "data" / "listings"
 PACK, CLUSTER, PAIR, PROCGEN = (
     (LISTINGS / f"{name}.txt").read_text() for name in ("pack", "cluster", "pair", "procgen")

@@ -10,7 +10,7 @@ import pytest
 from battlesnake_gym.common import extensions
 from tests.mabs.test_extensions_in_training import FILE
 
-pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path: Path) -> None:

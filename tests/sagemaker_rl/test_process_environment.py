@@ -34,7 +34,6 @@ print(json.dumps([imported, sorted(n for n in names if before.get(n) != after.ge
 """Imports other packages first, because some of them set variables."""
 
 
-@pytest.mark.rllib
 @pytest.mark.timeout(600)
 def test_imports_set_no_environment_variable() -> None:
     given = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
@@ -60,7 +59,6 @@ def test_set_variables_override_the_defaults(monkeypatch: pytest.MonkeyPatch) ->
     assert {name: os.environ[name] for name in expected} == expected
 
 
-@pytest.mark.rllib
 @pytest.mark.parametrize(("given", "threads"), [(None, 1), ("2", 2)])
 def test_torch_uses_one_thread_unless_the_user_sets_it(
     monkeypatch: pytest.MonkeyPatch, given: str | None, threads: int

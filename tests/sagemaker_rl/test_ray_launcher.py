@@ -24,7 +24,7 @@ from sagemaker_rl.runs.launch import Launch, _save_model_artifacts
 from sagemaker_rl.runs.training_run import TrainingRun
 from tests.processes import run
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 
 class CartPole(SageMakerRayLauncher):

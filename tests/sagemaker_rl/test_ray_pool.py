@@ -31,8 +31,6 @@ from sagemaker_rl.cluster.ray_node import RayNode, find_free_port, private_auth_
 from sagemaker_rl.cluster.ray_pool import RayPool
 from tests.processes import below
 
-pytestmark = pytest.mark.rllib
-
 RULES = """
 from battlesnake_gym import snakes
 from battlesnake_heuristics.rule_based.filters import SAFE

@@ -433,7 +433,6 @@ OUR_METRICS = [one | {"Name": f"ours_{one['Name']}"} for one in METRIC_DEFINITIO
 
 
 @pytest.mark.slow
-@pytest.mark.rllib
 @pytest.mark.timeout(1800)
 def test_the_published_job_trains_and_gives_a_table(
     session: Any, training: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -31,7 +31,7 @@ from tests.sagemaker_rl import instances
 from tests.sagemaker_rl.instances import TRAIN, Network, until
 from tests.sagemaker_rl.test_clusters import ENDLESS, SMALL, STARTED
 
-pytestmark = [pytest.mark.rllib, pytest.mark.timeout(2400)]
+pytestmark = pytest.mark.timeout(2400)
 
 STOPS = 20
 FINISHED = 90.0

@@ -15,7 +15,7 @@ from tests.server.browser import Browser, browser
 
 __all__ = ["browser"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.rllib]
+pytestmark = pytest.mark.slow
 
 NAMED = {f"curve_{n:02}": f"env_runners/{n}" for n in range(curves._MAX_MAIN_CURVES - 1)}
 GIF = (

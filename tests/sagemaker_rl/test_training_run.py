@@ -26,8 +26,6 @@ from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.runs import checkpoints, curves, divergence, training_run
 from sagemaker_rl.runs.training_run import TrainingRun
 
-pytestmark = pytest.mark.rllib
-
 
 class Algorithm:
     """Env runners that respond after a number of restores."""

@@ -24,7 +24,7 @@ from tests.test_architecture import MODULES
 
 __all__ = ["browser"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.rllib, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 PACKAGES = (
     *("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server"),

@@ -14,7 +14,6 @@ PAGES = ("README.md", "docs/tutorials/first-trained-snake.md")
 NOTEBOOK = "notebooks/2_policy_training.ipynb"
 
 
-@pytest.mark.rllib
 def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPatch) -> None:
     from battlesnake_rl.mabs.battlesnake_launcher import DEFAULT_EXPERIMENT
 

@@ -27,7 +27,7 @@ from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, SnakeQModule
 from battlesnake_rl.onnx_export import export
 from battlesnake_server.strategy_loader import strategy_factory
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 
 SHAPE = 10, 7, 7
 

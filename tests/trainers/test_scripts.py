@@ -20,7 +20,6 @@ GAMES = 200
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.rllib
 @pytest.mark.parametrize("script", [one for one in SCRIPTS if one != "self_play.py"])
 def test_it_learns(script: str, tmp_path: Path) -> None:
     ran = run(sys.executable, FOLDER / script, cwd=tmp_path)
@@ -31,7 +30,6 @@ def test_it_learns(script: str, tmp_path: Path) -> None:
     assert win - half_width > 0.5, f"{win} of {GAMES} games may be chance"
 
 
-@pytest.mark.rllib
 def test_it_plays_against_its_past(tmp_path: Path) -> None:
     few_seconds = os.environ | {"MINUTES": "0.06"}
     ran = run(sys.executable, FOLDER / "self_play.py", cwd=tmp_path, env=few_seconds)

@@ -134,7 +134,6 @@ print(estimator.hyperparameters()["algorithm"], estimator.source_dir)
 """
 
 
-@pytest.mark.rllib
 def test_published_calls_need_no_checkout(environment: Environment, tmp_path: Path) -> None:
     pytest.importorskip("sagemaker", reason="needs the extra sagemaker")
     path = {"PYTHONPATH": str(Path(__file__).parents[1] / "sagemaker_rl")}

@@ -10,7 +10,7 @@ import pytest
 from tests.processes import run
 from tests.wheel.conftest import ROOT, Built, Environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.rllib]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.timeout(3600)

@@ -11,8 +11,6 @@ from tests.mabs.test_launcher import SMALL
 from tests.processes import fetch_json, free_port, run, served
 from tests.wheel.conftest import ROOT, Environment
 
-pytestmark = pytest.mark.rllib
-
 OWN_FILES = ("server", "heuristics", "mabs", "main", "logic", "snake", "utils", "game", "rules")
 """What people call their files; the official Python starter has ``server.py`` and ``main.py``."""
 

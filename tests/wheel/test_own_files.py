@@ -19,8 +19,6 @@ from tests.mabs.test_launcher import SMALL
 from tests.processes import fetch, fetch_json, free_port, run, running, wait_for
 from tests.wheel.conftest import Environment
 
-pytestmark = pytest.mark.rllib
-
 DOORS = """
 import warnings
 
