@@ -129,7 +129,7 @@ class VectorBattlesnake:
         self._seeds = np.zeros(num_games, np.int64)
         self._start: tuple[State, ...] = () if start is None else (start,)
         self._map_places_food = config.food_positions is None
-        self._states = self._start
+        self._states: tuple[State, ...] = self._start
         self._starts_used = np.zeros(num_games, np.int64)
         self.episodes = np.zeros(num_games, np.int64)
         """Number of games started so far, int64 [N]; a recurrent state is valid for one of them."""

@@ -120,7 +120,7 @@ def test_seats_have_their_own_rewards_and_start_cells() -> None:
 def test_the_seed_decides_the_food_and_hazards_of_fixed_start_cells(
     food_rng: str, game_map: str, varies: str
 ) -> None:
-    size = {"num_snakes": 2, "width": 11, "height": 11}
+    size: dict[str, Any] = {"num_snakes": 2, "width": 11, "height": 11}
     where: dict[str, Any] = {"map": game_map, "start_positions": [[0, 0], [2, 2]]}
     games = VectorBattlesnake.from_config(EnvConfig(**size, **where, food_rng=food_rng), 20)
     starts = []
