@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tqdm import tqdm
+
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import (
     Parser,
@@ -89,7 +91,9 @@ def _save_animation(replay: Replay, output: Path, options: argparse.Namespace) -
     save = animation.save_gif if output.suffix == ".gif" else animation.save_mp4
     probabilities = [analysis.win_probabilities] if analysis else []
     seconds_per_turn = 1 / options.turns_per_second
-    save(replay.boards(), output, options.cell_size, seconds_per_turn, *probabilities)
+    total = len(replay.turns) + 1
+    boards = tqdm(replay.boards(), "drawing", total, unit="turn", disable=None, delay=0.1)
+    save(boards, output, options.cell_size, seconds_per_turn, *probabilities)
 
 
 def _save_picture(replay: Replay, output: Path, options: argparse.Namespace) -> None:

@@ -3,12 +3,15 @@
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
+from tqdm import tqdm
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.cli import main
+from battlesnake_gym.commands import game_export_command
 from battlesnake_gym.replays.replay import Replay
 from tests.server.browser import Browser, browser
 
@@ -42,6 +45,17 @@ def test_a_picture_of_one_turn(game: Path, capsys: pytest.CaptureFixture[str]) -
     assert main.main(["game", "export", str(game), "-o", str(target), "--turn", "2"]) == 0
     assert "turn 2<" in target.read_text()
     assert "(turn 2, " in capsys.readouterr().out
+
+
+def test_a_film_shows_its_progress(
+    game: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(*given: Any, **options: Any) -> Any:
+        return tqdm(*given, **(options | {"disable": False, "delay": 0}))
+
+    monkeypatch.setattr(game_export_command, "tqdm", shown)
+    assert main.main(["game", "export", str(game), "-o", str(game.with_suffix(".gif"))]) == 0
+    assert "5/5" in capsys.readouterr().err
 
 
 def test_the_page_plays_by_itself(game: Path, browser: Browser) -> None:
