@@ -47,7 +47,7 @@ def describe_exception(error: BaseException, file: Path | None = None) -> str:
     text = str(traceback.TracebackException(type(error), error, None))
     if file and isinstance(error, SyntaxError):
         place, line, text = Path(error.filename or file), error.lineno, error.msg
-    if place.is_relative_to(Path.cwd()):
+    if place.is_absolute() and place.is_relative_to(Path.cwd()):
         place = place.relative_to(Path.cwd())
     name = type(error).__name__
     parts = [f"{place}, line {line}" if line else str(place)] if place.name else []

@@ -14,6 +14,7 @@ import pytest
 from battlesnake_gym import VectorBattlesnake, snakes
 from battlesnake_gym.cli import main
 from battlesnake_gym.common import extensions
+from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.engine.python_engine import PythonGames
 from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.mdp import rewards as rewards_
@@ -134,6 +135,16 @@ def test_failing_file_is_reported_with_line_and_cause(
         with pytest.raises(extensions.ExtensionError) as caught:
             reference(str(path))
         assert str(caught.value).startswith((f"{path}, {message}", f"{path}: {message}"))
+
+
+def test_an_exception_is_described_after_the_working_directory_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert describe_exception(ValueError("no food")) == "ValueError: no food"
 
 
 @pytest.mark.parametrize("command", ["play {}", "snakes {}", "serve --policy-rules {}", "arena {}"])
