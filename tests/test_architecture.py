@@ -5,6 +5,7 @@ them all.
 """
 
 import ast
+import re
 from collections import Counter, defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -172,6 +173,29 @@ def test_an_algorithm_reads_in_one_sitting(name: str) -> None:
 def test_no_method_hides_its_type() -> None:
     for path in (ROOT / "rllib_src").rglob("*.py"):
         assert "self: Any" not in path.read_text(), path
+
+
+def test_docstrings_name_what_is_there() -> None:
+    """References to a name of another module, `module.name`, and the arguments of a class."""
+    trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+    by_stem = {name.rpartition(".")[2]: path for name, path in MODULES.items() if name not in FACES}
+    words = {stem: set(re.findall(r"\w+", path.read_text())) for stem, path in by_stem.items()}
+    unknown = []
+    for module, tree in trees.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                continue
+            text = ast.get_docstring(node) or ""
+            for stem, name in re.findall(r"(?<!`)`(\w+)\.([A-Z]\w+)`", text):
+                if name not in words.get(stem, {name}):
+                    unknown.append((module, stem, name))
+            for init in getattr(node, "body", ()) if isinstance(node, ast.ClassDef) else ():
+                if isinstance(init, ast.FunctionDef) and init.name == "__init__":
+                    known = {one.arg for one in ast.walk(init.args) if isinstance(one, ast.arg)}
+                    listed = re.search(r"^Args:\n((?: +.*\n?)+)", text, re.M)
+                    named = re.findall(r"^    (\w+):", listed[1] if listed else "", re.M)
+                    unknown += [(module, node.name, one) for one in named if one not in known]
+    assert unknown == []
 
 
 def code_lines(path: Path, class_name: str = "") -> int:

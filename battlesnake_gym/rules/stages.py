@@ -117,8 +117,8 @@ def _health_after_layers(game: Game, health: int, layers: int) -> int:
 def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
     """Return a snake's health after a move to a cell.
 
-    A health of 0 or less means elimination. The function combines the stages `starve`,
-    `damage_on_hazards` and `feed`.
+    A health of 0 or less means elimination. The function combines the stages `_starve`,
+    `_damage_on_hazards` and `_feed`.
 
     Args:
         game: Rules of the game.

@@ -42,7 +42,7 @@ def configure(
 
     Args:
         name: Name of an algorithm, or ``FILE.py:NAME``.
-        env_config: Options of the games (`env_factory.ENV_CONFIG_DEFAULTS`).
+        env_config: Options of the games (`training_env_config.ENV_CONFIG_DEFAULTS`).
         policy_sharing: `SHARED_POLICY`, or `POLICY_PER_SEAT` (RLLIB_PPO only). With one policy
             per seat, only the first seat's policy is evaluated and exported.
 

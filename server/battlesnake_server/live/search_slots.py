@@ -41,7 +41,7 @@ class SearchSlots:
     A game with a timeout of 0.5 s therefore receives a slot before a game with 10 s.
 
     Args:
-        count: Number of slots.
+        num_slots: Number of slots.
         num_unlimited: Number of concurrent searches up to which the duration of a search is
             unlimited.
         max_waiting: Maximum number of waiting requests. Above the maximum, the request with the

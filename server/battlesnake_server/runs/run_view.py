@@ -257,7 +257,7 @@ class RunView:
         return found
 
     def eliminations(self) -> dict[str, Sequence[float]]:
-        """Return the eliminations per game in each row, by column of `DEATHS`."""
+        """Return the eliminations per game in each row, by column of `CAUSES_BY_COLUMN`."""
         found = {
             name: self.progress.column(name)
             for name in CAUSES_BY_COLUMN

@@ -143,8 +143,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     """Env runner that plays ``num_envs_per_env_runner`` games in parallel.
 
     Subclasses define the recorded data. All snakes share one module. ``config.env_config``
-    describes the games (`env_factory.ENV_CONFIG_DEFAULTS`). An env step is one turn of one game. An
-    agent step is one move of one snake.
+    describes the games (`training_env_config.ENV_CONFIG_DEFAULTS`). An env step is one turn of one
+    game. An agent step is one move of one snake.
     """
 
     env: VectorBattlesnake

@@ -25,7 +25,7 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     ``action_mask="none"``, an observation consists of the planes only.
 
     Args:
-        env_config: Options of the game (see `env_factory.ENV_CONFIG_DEFAULTS`).
+        env_config: Options of the game (see `training_env_config.ENV_CONFIG_DEFAULTS`).
     """
 
     def __init__(self, env_config: Mapping[str, Any] | None = None) -> None:

@@ -65,7 +65,7 @@ class AlgorithmSettings(CheckedFields):
             settings: Object with the settings, such as RLlib's configuration, or None before the
                 settings are known.
             algorithm: Name of the algorithm, for error messages.
-            env_config: Options of the games (`env_factory.TrainingEnvConfig`).
+            env_config: Options of the games (`training_env_config.TrainingEnvConfig`).
             policy_sharing: `SHARED_POLICY` or `POLICY_PER_SEAT`.
 
         Raises:
