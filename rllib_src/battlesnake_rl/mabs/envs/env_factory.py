@@ -25,9 +25,10 @@ def make_vector_env(
 
     Args:
         num_games: Number of games.
-        env_config: Options; missing keys have the values of `training_env_config.ENV_CONFIG_DEFAULTS`.
-            If ``num_snakes`` is a list, games cycle through its values: with [2, 4], three games have
-            2, 4 and 2 snakes. Smaller games use the first entries of a list of rewards.
+        env_config: Options; missing keys have the values of
+            `training_env_config.ENV_CONFIG_DEFAULTS`. If ``num_snakes`` is a list, games cycle
+            through its values: with [2, 4], three games have 2, 4 and 2 snakes. Smaller games use
+            the first entries of a list of rewards.
         board_size: Width and height of all boards except the last board, in cells. The last board
             retains its full size, because the largest board determines the observation's shape.
 
