@@ -138,3 +138,11 @@ def test_sigterm_waits_until_ray_is_initialized(monkeypatch: pytest.MonkeyPatch)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert events == ["initialized", "stopped"]
+
+
+def test_an_address_without_a_port_names_the_format() -> None:
+    with (
+        pytest.raises(ClusterError, match=r"no Ray cluster at head: give HOST:PORT;"),
+        ray_node.ray_connection("head"),
+    ):
+        pass

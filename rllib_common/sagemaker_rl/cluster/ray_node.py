@@ -316,6 +316,8 @@ def ray_connection(address: str, environment: dict[str, Any] | None = None) -> I
         if address != "auto":
             # This function checks the address first, because Ray would retry for minutes.
             host, _, port = address.rpartition(":")
+            if not port.isdecimal():
+                raise ValueError("give HOST:PORT")
             socket.create_connection((host, int(port)), timeout=10).close()
         # A `RayNode` passes these variables to its processes. An existing cluster lacks the
         # variables. With a runtime_env, the first actors start later, because Ray cannot use its
