@@ -189,12 +189,12 @@ def test_docstrings_name_what_is_there() -> None:
             for stem, name in re.findall(r"(?<!`)`(\w+)\.([A-Z]\w+)`", text):
                 if name not in words.get(stem, {name}):
                     unknown.append((module, stem, name))
-            for init in getattr(node, "body", ()) if isinstance(node, ast.ClassDef) else ():
+            for init in node.body if isinstance(node, ast.ClassDef) else ():
                 if isinstance(init, ast.FunctionDef) and init.name == "__init__":
                     known = {one.arg for one in ast.walk(init.args) if isinstance(one, ast.arg)}
                     listed = re.search(r"^Args:\n((?: +.*\n?)+)", text, re.M)
                     named = re.findall(r"^    (\w+):", listed[1] if listed else "", re.M)
-                    unknown += [(module, node.name, one) for one in named if one not in known]
+                    unknown += [(module, init.name, one) for one in named if one not in known]
     assert unknown == []
 
 
