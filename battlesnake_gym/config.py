@@ -71,7 +71,8 @@ class EnvConfig(GameSpec[IntPerGame]):
     def start_state(self) -> State | None:
         """Start position with the configured cells, or None if the map chooses the position.
 
-        Without ``food_positions``, the seed of each game decides the food, and always the hazards.
+        Environments use the hazards of the map's position for the seed of each game, and without
+        ``food_positions`` also the food.
 
         Raises:
             ValueError: If ``start_positions`` or ``food_positions`` are invalid.
@@ -97,9 +98,7 @@ class EnvConfig(GameSpec[IntPerGame]):
         state = start(game, width, height, [f"snake_{seat}" for seat in range(count)])
         for snake, head in zip(state.snakes, heads, strict=True):
             snake.body = [head] * len(snake.body)
-        if self.food_positions is None:
-            state.food = [cell for cell in state.food if cell not in heads]
-        else:
+        if self.food_positions is not None:
             state.food = _parse_cells("food_positions", self.food_positions, width, height)
             if both := sorted(set(state.food) & set(heads)):
                 raise ValueError(
