@@ -175,6 +175,17 @@ def test_no_method_hides_its_type() -> None:
         assert "self: Any" not in path.read_text(), path
 
 
+def unknown_arguments(class_: ast.ClassDef, docstring: str) -> list[str]:
+    """The arguments in a docstring of a class that its ``__init__``, if any, does not have."""
+    for method in class_.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            known = {one.arg for one in ast.walk(method.args) if isinstance(one, ast.arg)}
+            listed = re.search(r"^Args:\n((?: +.*\n?)+)", docstring, re.M)
+            named = re.findall(r"^    (\w+):", listed[1] if listed else "", re.M)
+            return [name for name in named if name not in known]
+    return []
+
+
 def test_docstrings_name_what_is_there() -> None:
     """References to a name of another module, `module.name`, and the arguments of a class."""
     trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
@@ -189,12 +200,8 @@ def test_docstrings_name_what_is_there() -> None:
             for stem, name in re.findall(r"(?<!`)`(\w+)\.([A-Z]\w+)`", text):
                 if name not in words.get(stem, {name}):
                     unknown.append((module, stem, name))
-            for init in node.body if isinstance(node, ast.ClassDef) else ():
-                if isinstance(init, ast.FunctionDef) and init.name == "__init__":
-                    known = {one.arg for one in ast.walk(init.args) if isinstance(one, ast.arg)}
-                    listed = re.search(r"^Args:\n((?: +.*\n?)+)", text, re.M)
-                    named = re.findall(r"^    (\w+):", listed[1] if listed else "", re.M)
-                    unknown += [(module, init.name, one) for one in named if one not in known]
+            if isinstance(node, ast.ClassDef):
+                unknown += [(module, node.name, name) for name in unknown_arguments(node, text)]
     assert unknown == []
 
 
