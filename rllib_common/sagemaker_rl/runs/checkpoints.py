@@ -266,7 +266,7 @@ def changed_settings(
     """Return a log line with the given settings that differ from the checkpoint's, if any.
 
     The line omits stop conditions, because a run that has ended continues with other ones.
-    ``field_names`` has the name of the field for each other name of a setting. Checkpoints of
+    ``field_names`` maps every accepted name of a setting to the name of its field. Checkpoints of
     version 0.1 contain RLlib's names.
     """
     now, before = (

@@ -57,7 +57,7 @@ def fallback_problem(decision: Decision) -> tuple[str, str]:
     >>> fallback_problem(Decision("up"))
     ('', '')
     """
-    for reason in decision.reasons[:1]:  # A snake's own rule may also have the name.
+    for reason in decision.reasons[:1]:  # A user's rule may have the same name.
         if reason.rule == FALLBACK_RULE and reason.note == TIMEOUT_NOTE:
             return "timeout", TIMEOUT_NOTE
         if reason.rule == FALLBACK_RULE and reason.note.startswith(_FAILURE_PREFIX):

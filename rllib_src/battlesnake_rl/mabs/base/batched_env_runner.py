@@ -181,7 +181,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     def make_env(self) -> None:
         """Build the games; the next call of `sample` resets the games."""
-        # The files of the opponents may be moved later.
+        # This check of the opponents' files runs once, because a user may move the files later.
         self._games = env_options(self.config.env_config)
         self._board_size = self._current_board_size()
         self.env = make_vector_env(
