@@ -21,7 +21,6 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
-from torch.nn.functional import mse_loss
 
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.rules import MOVES
@@ -46,6 +45,15 @@ One cell of territory changes the logit of the win probability by 0.1.
 MAX_REGRET = 60.0
 """Maximum regret of a move, in cells of territory."""
 
+_MIN_PRIORITY, _NEW_PRIORITY, _MAX_PRIORITY = 0.1, 1.0, 20.0
+"""Priorities of labels, in cells: the limits of trained labels, and that of new labels.
+
+The priority of a trained label is the policy's expected regret in the label's position.
+"""
+
+_CANDIDATES_PER_LABEL = 4
+"""Number of labels that are drawn uniformly for each label of a batch."""
+
 _RESUME_SAMPLING_TURNS = 100
 """Turns per game after a resume in which labels are only collected.
 
@@ -55,6 +63,9 @@ the resumed training had fewer turns per game, the same number of turns is colle
 
 _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
 """Names of batch columns."""
+
+_WEIGHTS = "weights"
+"""Name of the batch column with the weights of the labels in metrics."""
 
 _COLUMN_NAMES = (Columns.OBS, ACTION_MASK, _REGRETS, _VALUE_TARGETS)
 """Names of all columns of a fragment with M labels.
@@ -146,11 +157,12 @@ class _DistilEnvRunner(PPOEnvRunner):
 
 
 class _DistilLearner(BatchedLearner):
-    """Learner that trains on a buffer of the latest labels."""
+    """Learner that trains on a buffer of the latest labels and prefers those of high priority."""
 
     metric_names = "total_loss", "policy_loss", "vf_loss", "expert_agreement"
     """Names of the reported metrics.
 
+    All metrics are estimates for uniform batches: `_WEIGHTS` undo the preference of `_draw_labels`.
     ``expert_agreement`` is the fraction of positions in which policy and expert prefer the same
     move.
     """
@@ -163,6 +175,7 @@ class _DistilLearner(BatchedLearner):
         """
         super().build()
         self._label_buffer: dict[str, NDArray[Any]] = {}
+        self._priorities = np.zeros(self.config.label_buffer_size, np.float32)
         self._num_added = self._num_added_at_report = 0
         self._updates_due = 0.0
 
@@ -183,8 +196,10 @@ class _DistilLearner(BatchedLearner):
         known = min(self._num_added, self.config.label_buffer_size)
         while self._updates_due >= 1 or not self._pending_metrics:
             self._updates_due -= 1
-            rows = self._random.integers(known, size=self.config.minibatch_size)
-            self._train_on({name: column[rows] for name, column in self._label_buffer.items()})
+            rows, weights = self._draw_labels(known)
+            batch = {name: column[rows] for name, column in self._label_buffer.items()}
+            self._train_on(batch | {_WEIGHTS: weights})
+            self._priorities[rows] = self._expected_regrets.cpu()
         self._weights_seq_no += 1
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
 
@@ -201,7 +216,27 @@ class _DistilLearner(BatchedLearner):
             rows = (self._num_added + np.arange(len(columns[_REGRETS]))) % size
             for name, one in columns.items():
                 self._label_buffer[name][rows] = one
+            self._priorities[rows] = _NEW_PRIORITY
             self._num_added += len(rows)
+
+    def _draw_labels(self, num_labels: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the rows of a batch from the first ``num_labels`` rows of the buffer.
+
+        The rows with the smallest exponential variables, whose rates are the priorities, are a
+        weighted sample of the candidates (Efraimidis and Spirakis 2006,
+        https://doi.org/10.1016/j.ipl.2005.11.003).
+
+        Returns:
+            Two arrays: rows, int64 (B,); weights of the rows in metrics, float32 (B,), the inverse
+            probabilities of being drawn, with a mean of about 1.
+        """
+        size = self.config.minibatch_size
+        rows = self._random.integers(num_labels, size=_CANDIDATES_PER_LABEL * size)
+        keys = self._random.exponential(size=len(rows)) / self._priorities[rows]
+        order = np.argpartition(keys, size)
+        rows, limit = rows[order[:size]], keys[order[size]]
+        chances = -np.expm1(-limit * self._priorities[rows])
+        return rows, 1 / (_CANDIDATES_PER_LABEL * chances)
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
@@ -209,12 +244,16 @@ class _DistilLearner(BatchedLearner):
         """Return the cross-entropy to the expert's policy plus the weighted value loss."""
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
         log_probs = logits.log_softmax(-1).masked_fill(~batch[ACTION_MASK], 0.0)
-        policy_loss = -(_expert_policy(batch[_REGRETS]) * log_probs).sum(-1).mean()
-        vf_loss = mse_loss(fwd_out[Columns.VF_PREDS], batch[_VALUE_TARGETS])
-        loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss
-        best = (batch[_REGRETS].gather(-1, logits.argmax(-1, keepdim=True)) == 0).float().mean()
-        self._pending_metrics.append(torch.stack((loss, policy_loss, vf_loss, best)).detach())
-        return loss
+        policy_losses = -(_expert_policy(batch[_REGRETS]) * log_probs).sum(-1)
+        vf_losses = (fwd_out[Columns.VF_PREDS] - batch[_VALUE_TARGETS]).square()
+        losses: Tensor = policy_losses + config.vf_loss_coeff * vf_losses
+        with torch.no_grad():
+            expected = (logits.softmax(-1) * batch[_REGRETS]).sum(-1)
+            self._expected_regrets = expected.clamp(_MIN_PRIORITY, _MAX_PRIORITY)
+            agrees = batch[_REGRETS].gather(-1, logits.argmax(-1, keepdim=True)).squeeze(-1) == 0
+            rows = torch.stack((losses, policy_losses, vf_losses, agrees))
+            self._pending_metrics.append((rows * batch[_WEIGHTS]).mean(-1))
+        return losses.mean()
 
     def _mean_metrics(self) -> dict[str, Any]:
         """Return the mean metrics, and the number of trained labels per new label."""
