@@ -248,7 +248,8 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
 
     Args:
         network: Module that maps uint8 (B, C, H, W) to float32 (B, 4). A module with the attribute
-            ``state_size`` also receives and returns states, float32 (B, state_size).
+            ``state_size`` also receives and returns states, float32 (B, state_size). With
+            ``global_pool``, H and W of the model's input are variable.
         shape: Shape (C, H, W) of an observation.
         path: Output file.
     """
@@ -260,6 +261,8 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
     if state_size := getattr(network, "state_size", 0):
         examples.append(torch.zeros((2, state_size)))
         names = [INPUT, STATE_INPUT], [OUTPUT, STATE_OUTPUT]
+    any_size = getattr(getattr(network, "trunk", None), "global_pool", False)
+    variable_axes = [(0, 2, 3) if any_size else (0,), (0,)]
     # Without this level, the exporter would log every missing optional package.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.no_grad():
@@ -269,7 +272,10 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
             tuple(examples),
             input_names=names[0],
             output_names=names[1],
-            dynamic_shapes=({0: torch.export.Dim.AUTO},) * len(examples),
+            dynamic_shapes=tuple(
+                dict.fromkeys(axes, torch.export.Dim.AUTO)
+                for axes in variable_axes[: len(examples)]
+            ),
             dynamo=True,
             verbose=False,
         )

@@ -23,7 +23,7 @@ import battlesnake_gym
 from battlesnake_gym.policy_file import OnnxPolicy, PolicyError
 from battlesnake_rl import onnx_export
 from battlesnake_rl.commands import evaluate_command
-from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, SnakeQModule
+from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, DuelingQNetwork, SnakeQModule
 from battlesnake_rl.onnx_export import export
 from battlesnake_server.strategy_loader import strategy_factory
 
@@ -371,3 +371,18 @@ def test_playing_needs_no_torch() -> None:
         "sys.exit('torch' in sys.modules or 'ray' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_with_global_pool_one_file_fits_every_board_size(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    settings: dict[str, Any] = {**TRUNK_DEFAULTS, "head_plane": 6, "global_pool": True}
+    network = DuelingQNetwork((16, 11, 11), **settings)
+    onnx_export.write_onnx(network, (16, 11, 11), tmp_path / "policy.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
+    for height, width in ((3, 3), (7, 9), (19, 19)):
+        frames = np.random.default_rng(1).integers(255, size=(5, 16, height, width), dtype=np.uint8)
+        frames[:, 6, height // 2, 0] = 255
+        with torch.no_grad():
+            wanted = network(torch.from_numpy(frames)).numpy()
+        (values,) = session.run(None, {"observations": frames})
+        np.testing.assert_allclose(values, wanted, atol=1e-4)

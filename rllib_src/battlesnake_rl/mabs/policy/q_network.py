@@ -3,7 +3,7 @@
 Three 3x3 convolutions (32, 64, 64 channels; strides 2, 2, 1) process the whole board. The cells
 around the own head (``head_crop``) bypass the convolutions. A dense layer of 256 units and a
 dueling head combine both inputs. The class supports every board size. The weights of a checkpoint
-fit only one board size.
+fit only one board size, except with ``global_pool``.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ TRUNK_DEFAULTS = {
     "hidden_size": 256,
     "head_crop": 7,
     "head_plane": None,
+    "global_pool": False,
 }
 """Trunk settings in a ``model_config``, with default values."""
 
@@ -76,7 +77,10 @@ def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `ConvTrunk` that a ``model_config`` contains or implies."""
     # Checkpoints of version 0.1 contain pickled settings with the old names.
     settings = old_runs.rename_keys(model_config, old_runs.NETWORK_SETTING_NAMES)
-    return {key: settings.get(key, default) for key, default in TRUNK_DEFAULTS.items()}
+    trunk = {key: settings.get(key, default) for key, default in TRUNK_DEFAULTS.items()}
+    if not trunk["global_pool"]:
+        del trunk["global_pool"]  # Checkpoints of version 0.1 do not contain this setting.
+    return trunk
 
 
 def network_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,6 +148,14 @@ class _ChannelsLastFlatten(nn.Flatten):
         return super().forward(features)
 
 
+class _MeanAndMaximum(nn.Module):
+    """Layer that returns the mean and the maximum of each channel over the board, (B, 2 * C)."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the pooled features."""
+        return torch.cat((features.mean((2, 3)), features.amax((2, 3))), 1)
+
+
 class _DenseWithCrop(torch.autograd.Function):
     """Dense layer whose backward pass skips the gradient of the head crop.
 
@@ -196,6 +208,8 @@ class ConvTrunk(nn.Module):
         head_crop: Width and height of the crop around the own head, an odd number of cells; 0 for
             no crop.
         head_plane: Index of the plane with its maximum at the own head; None disables the crop.
+        global_pool: If True, the dense layer receives the mean and the maximum of each channel over
+            the board instead of all cells. The weights then fit every board size.
     """
 
     def __init__(
@@ -206,6 +220,7 @@ class ConvTrunk(nn.Module):
         hidden_size: int,
         head_crop: int,
         head_plane: int | None,
+        global_pool: bool = False,
     ) -> None:
         super().__init__()
         if len(channels) != len(strides) or not channels:
@@ -229,8 +244,11 @@ class ConvTrunk(nn.Module):
             layers += [nn.Conv2d(previous, count, 3, stride, padding=1), nn.ReLU()]
             previous = count
             sides = [(side - 1) // stride + 1 for side in sides]
-        self.convolutions = nn.Sequential(*layers, _ChannelsLastFlatten())
-        far, near = previous * sides[0] * sides[1], shape[0] * self.head_crop**2
+        self.global_pool = global_pool
+        last = _MeanAndMaximum() if global_pool else _ChannelsLastFlatten()
+        self.convolutions = nn.Sequential(*layers, last)
+        far = previous * (2 if global_pool else sides[0] * sides[1])
+        near = shape[0] * self.head_crop**2
         self.dense = nn.Linear(far + near, hidden_size)
         # On CPUs, the channels-last order makes bfloat16 convolutions 20% faster.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -258,7 +276,9 @@ class ConvTrunk(nn.Module):
             return scaled, None
         heads = planes[:, self.head_plane].flatten(1).argmax(1)
         width = planes.shape[3]
-        near = _crop_around(planes, heads // width, heads % width, self.head_crop)
+        rows = heads // width
+        # The ONNX exporter does not support % with a variable width.
+        near = _crop_around(planes, rows, heads - rows * width, self.head_crop)
         return scaled, near.to(dtype).div_(255)
 
     def features_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
