@@ -188,6 +188,7 @@ def test_batches_prefer_labels_with_a_high_expected_regret(made: Any) -> None:
         drawn, weights = map(
             np.concatenate, zip(*(learner._draw_labels(500) for _ in range(1000)), strict=True)
         )
+        assert weights.dtype == np.float32
         assert (drawn < 50).mean() > 0.3, "ten percent of the labels"
         assert (weights * (drawn < 50)).mean() == pytest.approx(0.1, rel=0.1)
         assert (weights * (drawn >= 50)).mean() == pytest.approx(0.9, rel=0.1)

@@ -76,8 +76,8 @@ float16 (M, 4), in [0, `MAX_REGRET`], and value targets, 2 * win probability - 1
 `MAX_REGRET`.
 """
 
-_LABEL_BYTES = 4 + 8 + 4
-"""Bytes of a label without its observation."""
+_LABEL_BYTES = 4 + 8 + 4 + 4
+"""Bytes of a label without its observation: mask, regrets, value target and priority."""
 
 
 class _DistilEnvRunner(PPOEnvRunner):
@@ -236,7 +236,7 @@ class _DistilLearner(BatchedLearner):
         order = np.argpartition(keys, size)
         rows, limit = rows[order[:size]], keys[order[size]]
         chances = -np.expm1(-limit * self._priorities[rows])
-        return rows, 1 / (_CANDIDATES_PER_LABEL * chances)
+        return rows, (1 / (_CANDIDATES_PER_LABEL * chances)).astype(np.float32)
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]

@@ -259,7 +259,7 @@ class DISTILSettings(BatchedSettings):
     label_buffer_size: int = setting(300_000, "maximum number of labels in the buffer", minimum=1)
     max_replay_ratio: float = setting(
         16.0,
-        "maximum number of updates per label; lower if more than one fragment arrives at a time",
+        "maximum ratio of trained to new labels; lower if several fragments arrive at a time",
         minimum=0,
     )
     vf_loss_coeff: float = _value_weight(0.5)
