@@ -79,6 +79,9 @@ def check_fractions(fractions: Any, *, check_names: bool = True) -> None:
         if check_names:
             check_name(name)
         if type(fraction) not in (int, float) or not 0 < fraction < 1:
-            raise ValueError(f"the fraction of {name!r} must be between 0 and 1, got {fraction!r}")
+            raise ValueError(
+                f"opponents: the fraction of {name!r} must be more than 0 and less than 1, "
+                f"got {fraction!r}"
+            )
     if sum(fractions.values()) >= 1:
-        raise ValueError(f"the opponents' fractions must sum to less than 1, got {dict(fractions)}")
+        raise ValueError(f"opponents: fractions must sum to less than 1, got {dict(fractions)}")

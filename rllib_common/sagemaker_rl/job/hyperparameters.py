@@ -148,9 +148,9 @@ class CheckedFields:
                     _check_schedule(name, value, field.metadata["bounds"].get("last_position", 1))
                 _check_bounds(name, value, field.metadata["bounds"])
             except HyperparameterError as error:
-                raise HyperparameterError(
-                    f"{error}; the default is {field.metadata['default']}"
-                ) from None
+                default = field.metadata["default"]
+                shown = default if isinstance(default, str) else json.dumps(default)
+                raise HyperparameterError(f"{error}; the default is {shown}") from None
             object.__setattr__(self, field.name, value)
 
     @classmethod
@@ -513,7 +513,7 @@ def convert_value(name: str, value: Any, kind: Any) -> Any:
     Traceback (most recent call last):
     ...
     sagemaker_rl.job.hyperparameters.HyperparameterError: hyperparameter opponents must be list or \
-null, got 'hungry'; write a list of one as '["hungry"]'
+null, got 'hungry'; write a list as '["hungry"]'
     """
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     kinds = tuple(typing.get_origin(one) or one for one in kinds)
@@ -533,8 +533,10 @@ null, got 'hungry'; write a list of one as '["hungry"]'
             return value
     wanted = " or ".join("null" if one is type(None) else str(one.__name__) for one in kinds)
     hint = ""
-    if list in kinds and float not in kinds and isinstance(value, str):
-        hint = f"; write a list of one as {json.dumps([value])!r}"
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        hint = "; write JSON, with double quotes around names"
+    elif list in kinds and float not in kinds and isinstance(value, str):
+        hint = f"; write a list as {json.dumps([parse_value(one) for one in value.split(',')])!r}"
     raise HyperparameterError(f"hyperparameter {name} must be {wanted}, got {value!r}{hint}")
 
 

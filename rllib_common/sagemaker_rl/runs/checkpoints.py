@@ -194,6 +194,8 @@ def find_checkpoint(path: Path) -> Path:
     Raises:
         CheckpointError: If there is no checkpoint, or if the checkpoint is damaged.
     """
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist; give a run or a checkpoint")
     if _read_metadata_file(path) is not None:
         if damage := _find_damage(path):
             raise CheckpointError(f"{path} is damaged: {damage}; use another checkpoint")

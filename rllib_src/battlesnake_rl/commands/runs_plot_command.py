@@ -13,6 +13,7 @@ from battlesnake_gym.common import run_dir
 from battlesnake_gym.common.command_line import Parser, local_path, output_file, positive
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import smooth
+from battlesnake_gym.common.suggestions import unknown_name_message
 
 matplotlib.use("agg")
 from matplotlib import pyplot as plt
@@ -87,7 +88,7 @@ def plot_curves(
     tables = [(label, load_progress(run)) for label, run in runs]
     for (_, run), (_, rows) in zip(runs, tables, strict=True):
         if missing := sorted({*columns, x_column} - set(rows[0])):
-            raise ValueError(f"{run} has no column {missing[0]}; it has {', '.join(rows[0])}")
+            raise ValueError(f"{run}: {unknown_name_message('column', missing[0], rows[0])}")
     scale = 1 / 60 if x_column == "time_total_s" else 1.0
     figure, axes = plt.subplots(
         1, len(columns), figsize=(6 * len(columns), 4), squeeze=False, layout="constrained"
