@@ -204,7 +204,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
         else:
             settings = settings_class(algorithm)
         hyperparameters = _hyperparameters_for(settings)
-        known = hyperparameters.field_names()
+        known = [*hyperparameters.field_names(), f"{CONFIG_PREFIX}model_config"]
 
         def unknown_name(name: str) -> HyperparameterError:
             """Return the error for a hyperparameter that the algorithm lacks."""
