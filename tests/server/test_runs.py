@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 from array import array
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,14 @@ def test_runs_come_and_go(folder: Path) -> None:
 def test_settings_of_one_run_do_not_differ(folder: Path) -> None:
     run = RunView(folder / "done")
     assert differing_settings([run]) == {run.path: {}}
+
+
+def test_the_algorithm_is_the_first_setting_that_differs(folder: Path) -> None:
+    runs = [RunView(folder / name) for name in ("done", "stopped")]
+    for run, algorithm in zip(runs, ("DISTIL", "PPO"), strict=True):
+        settings = {"lr": algorithm, "algorithm": algorithm}
+        run.status = replace(run.status, settings=settings)
+    assert [[*one] for one in differing_settings(runs).values()] == [["algorithm", "lr"]] * 2
 
 
 def test_curves_lie_over_each_other_and_have_their_interval(folder: Path) -> None:

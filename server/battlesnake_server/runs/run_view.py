@@ -343,12 +343,12 @@ class RunsView:
 
 
 def differing_settings(runs: Sequence[RunView]) -> dict[Path, dict[str, str]]:
-    """Return the settings in which the runs differ, by path of the run.
+    """Return the settings in which the runs differ, the algorithm first, by path of the run.
 
     A missing setting is shown as "-". The result is empty for a single run.
     """
     known = [run for run in runs if run.settings]
-    names = dict.fromkeys(name for run in known for name in run.settings)
+    names = dict.fromkeys(name for run in known for name in ("algorithm", *run.settings))
     differ = [name for name in names if len({run.settings.get(name, "-") for run in known}) > 1]
     return {
         run.path: {name: run.settings.get(name, "-") for name in differ} if run in known else {}
