@@ -281,6 +281,14 @@ def test_missing_and_damaged_replays(tmp_path: Path) -> None:
     assert "no replay" in client.get("/games").text
 
 
+def test_missing_package_files_are_logged(
+    empty: Pages, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(scenarios, "BUILTIN_SCENARIOS", [Path("missing.txt")])
+    assert empty.client.get("/lab/shipped/0").status_code == 500
+    assert "missing.txt" in caplog.text
+
+
 def test_live_game_grows(empty: Pages) -> None:
     client, broadcast = empty.client, empty.broadcast
     board = web_site.announce(broadcast, "on", 2)

@@ -45,7 +45,6 @@ _MAX_QUERY_INT = 2**31 - 1
 _ERROR_STATUSES = {
     BoardError: 400,
     RulesError: 400,
-    FileNotFoundError: 404,
     ReplayError: 422,
     BusyError: 503,
     MemoryError: 503,
@@ -105,6 +104,7 @@ def create_application(brand: str, *parts: Blueprint) -> Flask:
         lambda: {"brand": brand, "start_page": _relative("/"), "navigation": _registered_pages()}
     )
     app.register_error_handler(404, _render_not_found)
+    app.register_error_handler(FileNotFoundError, _respond_to_missing_game)
     for kind, status in _ERROR_STATUSES.items():
         app.register_error_handler(kind, functools.partial(error_response, status=status))
     access_control.require_token(app)
@@ -124,6 +124,13 @@ def _render_not_found(error: NotFound) -> tuple[str, int]:
     unknown = error.description == NotFound.description
     reason = "This page does not exist." if unknown else error.description
     return render_template("missing.html", reason=reason), 404
+
+
+def _respond_to_missing_game(error: FileNotFoundError) -> Response:
+    """Respond with status 404, or raise an error of the operating system, which is a bug, again."""
+    if error.errno is not None:
+        raise error
+    return error_response(error, 404)
 
 
 def _make_redirect_relative(response: Response) -> Response:
