@@ -5,6 +5,7 @@ Each network maps ``observations`` uint8 (B, C, H, W) to scores (B, 4); higher s
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,27 @@ def _load_rllib_module(folder: Path) -> Any:
         raise PolicyError(
             f"{folder} is not an RLlib checkpoint; pass the directory of a checkpoint"
         )
+    # For a class that cannot be loaded, RLlib would return an RLModule without a network.
+    try:
+        with (folders[0] / "class_and_ctor_args.pkl").open("rb") as file:
+            _ClassUnpickler(file).load()
+    except Exception as error:  # Unpickling may raise any exception.
+        raise PolicyError(
+            f"{folder}: the module's class cannot be loaded: {error}; add the code of its training "
+            "to PYTHONPATH, and use the Python version of its training"
+        ) from error
     return RLModule.from_checkpoint(str(folders[0].absolute()))
+
+
+class _ClassUnpickler(pickle.Unpickler):
+    """Unpickler whose errors name the missing class."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        """Return the object with this name in the module."""
+        try:
+            return super().find_class(module_name, global_name)
+        except (AttributeError, ImportError) as error:
+            raise PolicyError(f"{module_name}.{global_name} does not exist") from error
 
 
 def _scale_input(network: Any, scale: float | None) -> Any:
