@@ -265,18 +265,29 @@ def describe_error(error: object) -> str:
 def _shorten_line(text: str, max_chars: int) -> str:
     r"""Return ``text`` as one line of at most ``max_chars`` characters.
 
-    Long words, for example hashes but not paths, are shortened first, then the whole line.
+    Long words are shortened first, for example hashes and then paths, then the text before the
+    remedy, which follows a semicolon.
 
     >>> _shorten_line("no such\nthing", 20), _shorten_line("abcdefghij", 6)
     ('no such thing', 'abc…ij')
     >>> _shorten_line("a.onnx: sha256 is " + 64 * "0", 48)
     'a.onnx: sha256 is 000000000000…00000000000'
+    >>> _shorten_line(40 * "/part" + "/a.onnx is missing; give a path", 80)
+    '/part/part/part/part/part/pa…/part/part/part/part/a.onnx is missing; give a path'
     """
     text = " ".join(text.split())
     if len(text) > max_chars:
         words = [w if "/" in w else _shorten_middle(w, _MAX_WORD_CHARS) for w in text.split()]
         text = " ".join(words)
-    return _shorten_middle(text, max_chars)
+    cause, semicolon, remedy = text.partition("; ")
+    rest = semicolon + remedy
+    if len(rest) > max_chars - _MAX_WORD_CHARS:
+        cause, rest = text, ""
+    room = max_chars - len(rest)
+    for word in sorted(cause.split(), key=len, reverse=True):
+        fitting = len(word) - max(0, len(cause) - room)
+        cause = cause.replace(word, _shorten_middle(word, max(fitting, _MAX_WORD_CHARS)))
+    return _shorten_middle(cause, room) + rest
 
 
 def _shorten_middle(text: str, max_chars: int) -> str:

@@ -160,8 +160,9 @@ def fetch(
         except BoardError as error:
             raise ReplayError(f"{address}: {error}") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            failed[f"{address} cannot be fetched: {error or 'no response in time'}"] = error
-    raise ReplayError("; ".join(failed)) from next(iter(failed.values()))
+            failed[str(error) or f"no response in time from {address}"] = error
+    reasons = ", and ".join(failed)
+    raise ReplayError(f"{source} cannot be fetched: {reasons}") from next(iter(failed.values()))
 
 
 def list_last_games(snake: str, last: int, address_policy: AddressPolicy) -> tuple[str, list[str]]:
