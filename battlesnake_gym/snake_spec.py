@@ -82,13 +82,13 @@ class SnakeSpec:
     @property
     def is_bundle(self) -> bool:
         """Whether the snake is a bundle, packed or unpacked."""
-        return self.source.endswith(_BUNDLE_SUFFIXES)
+        return self.source.endswith(_BUNDLE_SUFFIXES) and "://" not in self.source
 
     @property
     def is_file(self) -> bool:
         """Whether the snake is a frozen policy, a Python file, a ``.onnx`` file or a bundle."""
         known = self.is_frozen or self.is_bundle or self.source.endswith((".py", ".onnx"))
-        return known and not self.is_remote
+        return known and "://" not in self.source
 
     @property
     def path(self) -> str:

@@ -261,7 +261,7 @@ def policy_path(spec: SnakeSpec) -> str | None:
         ValueError: If ``spec`` names a directory without a policy.
     """
     name = spec.source
-    if name == BUILTIN_POLICY_NAME or name.endswith(".onnx"):
+    if name == BUILTIN_POLICY_NAME or (name.endswith(".onnx") and spec.is_file):
         return name
     if not is_path(spec) or spec.is_file:
         return None

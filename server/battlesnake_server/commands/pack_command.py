@@ -112,6 +112,8 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
                 f"{given.name} defines neither `rules` nor a selected filter, so it has no effect "
                 "on a policy; see docs/how-to/add-rules-to-a-policy.md, or omit it"
             )
+        if "://" in options.policy:
+            raise ValueError(f"--policy must be a path of this machine, got {options.policy}")
         policy = snakes.policy_path(SnakeSpec(options.policy)) or options.policy
         onnx_path = DEFAULT_POLICY_PATH if policy == BUILTIN_POLICY_NAME else Path(policy)
         files[POLICY_FILE] = policy_file.read(onnx_path)[0]
