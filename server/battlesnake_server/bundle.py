@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from battlesnake_gym import policy_file, snakes
+from battlesnake_gym import api_snakes, policy_file, snakes
 from battlesnake_gym.boards.json_fields import format_value, parse_small_json, sanitize_text
 from battlesnake_gym.common.files import create_zip, read_bounded
 from battlesnake_gym.policy_file import OnnxPolicy
@@ -188,6 +188,7 @@ class Bundle:
         """
         with _loading, snakes.capture_registrations() as registered, capture_filter_registrations():
             steps: tuple[PipelineStep, ...] = ()
+            module: ModuleType | None = None
             if RULES_FILE in self.files:
                 name = f"{self.path}/{RULES_FILE}"
                 module = run_extension_code(self.files[RULES_FILE], name)
@@ -197,7 +198,8 @@ class Bundle:
             build = None if self.metadata["snake"] else self._make_learned_factory(chosen, steps)
         if build is None:
             name = self.metadata["snake"]
-            build = registered.get(name) or snakes.factory(name)
+            own = api_snakes.find_factory(module) if module and name not in registered else None
+            build = registered.get(name) or own or snakes.factory(name)
         nodes = self.metadata["nodes"]
         return snakes.with_nodes(str(self.path), build, nodes) if nodes else build
 

@@ -398,7 +398,7 @@ def test_packing_twice_gives_the_same_bytes(
         ("1/0", [], "line 1: ZeroDivisionError"),
         ("def", [], "line 1: SyntaxError"),
         ("\0", [], r"\.py: SyntaxError"),
-        ("x = 1", [], r"registers no snake; call .*\bregister$"),
+        ("x = 1", [], r"registers no snake; define .*\bregister$"),
         (RULES, ["--snake", "yours"], r"'yours'.* mine"),
         (RULES, ["--nodes", "5"], "search"),
         (RULES, ["--color", "blue"], r"color.* #rrggbb.* #3366cc.* 'blue'"),
@@ -453,6 +453,16 @@ def test_the_command_says_what_is_in_it(rules: Path, tmp_path: Path) -> None:
     done = run(*COMMAND, "pack", rules, *LOOKS, cwd=tmp_path, env=own, check=True)
     assert re.search("bytes.* mine", done.stdout)
     assert re.search(r"#123456.* evil", done.stdout)
+
+
+def test_a_file_with_functions_is_packed(tmp_path: Path) -> None:
+    source, output = tmp_path / "mine.py", tmp_path / "mine.zip"
+    source.write_text("info = lambda: {'head': 'evil'}\nmove = lambda state: 'left'\n")
+    assert pack_command.main([str(source), "--color", "#123456", "-o", str(output)]) == 0
+    packed = Bundle.load(output)
+    assert packed.customization == {"head": "evil", "color": "#123456"}
+    decision = packed.factory()(1)(Board.new(7, 7, 2), 0.1)
+    assert snakes.to_decision(decision).move == "left"
 
 
 @pytest.mark.parametrize(

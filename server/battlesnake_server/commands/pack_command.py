@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import policy_file, snakes
+from battlesnake_gym import api_snakes, policy_file, snakes
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.command_line import Parser, output_file, positive, reports_errors
 from battlesnake_gym.common.files import check_replaceable, write_atomically
@@ -93,7 +93,6 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
         for name in CUSTOMIZATION_FORMATS
         if getattr(options, name) is not None
     }
-    bundle.check_customization(customization)
     metadata: dict[str, Any] = {
         "nodes": options.nodes,
         "customization": customization,
@@ -131,6 +130,9 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
         files[EVALUATION_FILE] = Path(options.evaluation).read_bytes()
     learned = options.policy or options.evaluation
     metadata["snake"] = None if learned else _select_snake(options, own_snakes)
+    own_customization = getattr(own_snakes.get(metadata["snake"]), "customization", {})
+    metadata["customization"] = own_customization | customization
+    bundle.check_customization(metadata["customization"])
     if options.nodes and (options.policy or not _is_search(metadata["snake"], own_snakes)):
         raise ValueError("--nodes limits a search, and this snake does not search; omit --nodes")
     return metadata, files
@@ -142,8 +144,8 @@ def _read_extension(
     """Execute the extension file, and add the file to ``files``.
 
     Returns:
-        The registered snakes, the names of the registered filters, and whether the file defines
-        policy rules.
+        The registered snakes, or the snake that the file defines (`api_snakes`), by name; the names
+        of the registered filters; and whether the file defines policy rules.
     """
     if path is None:
         return {}, [], False
@@ -153,6 +155,9 @@ def _read_extension(
         bundle.capture_filter_registrations() as own_filters,
     ):
         module = bundle.run_extension_code(files[RULES_FILE], str(path))
+    with snakes.named_errors(path.name, (ValueError, OSError)):
+        if not own_snakes and (factory := api_snakes.find_factory(module)):
+            own_snakes[path.stem] = factory
     has_rules = hasattr(module, policy_rules.RULES_VARIABLE)
     if has_rules:
         policy_rules.validate_rules(module.rules, path)
@@ -196,7 +201,9 @@ def _select_snake(
                 )
         return str(options.snake)
     if len(registered) != 1:
-        remedy = "choose with --snake" if registered else "call battlesnake_gym.snakes.register"
+        remedy = "choose with --snake"
+        if not registered:
+            remedy = "define a function move, or call battlesnake_gym.snakes.register"
         raise ValueError(
             f"{options.extension.name} registers {' and '.join(registered) or 'no snake'}; {remedy}"
         )
