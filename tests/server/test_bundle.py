@@ -455,12 +455,15 @@ def test_the_command_says_what_is_in_it(rules: Path, tmp_path: Path) -> None:
     assert re.search(r"#123456.* evil", done.stdout)
 
 
-def test_a_file_with_functions_is_packed(tmp_path: Path) -> None:
+def test_a_file_with_functions_is_packed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source, output = tmp_path / "mine.py", tmp_path / "mine.zip"
-    source.write_text("info = lambda: {'head': 'evil'}\nmove = lambda state: 'left'\n")
+    source.write_text("info = lambda: {'head': 'evill'}\nmove = lambda state: 'left'\n")
     assert pack_command.main([str(source), "--color", "#123456", "-o", str(output)]) == 0
+    assert capsys.readouterr().out.endswith("head evill (drawn as default), color #123456\n")
     packed = Bundle.load(output)
-    assert packed.customization == {"head": "evil", "color": "#123456"}
+    assert packed.customization == {"head": "evill", "color": "#123456"}
     decision = packed.factory()(1)(Board.new(7, 7, 2), 0.1)
     assert snakes.to_decision(decision).move == "left"
 

@@ -17,6 +17,7 @@ from battlesnake_gym.common import extensions
 from battlesnake_gym.common.command_line import Parser, output_file, positive, reports_errors
 from battlesnake_gym.common.files import check_replaceable, write_atomically
 from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.draw.customization import HEADS, TAILS
 from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, SnakeSpec
 from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.search.evaluation import Evaluation
@@ -80,9 +81,12 @@ def _describe(packed: Bundle, size: int) -> str:
         f"  {name}  sha256 {metadata['files'][name][:16]}..." for name in sorted(packed.files)
     ]
     if packed.customization:
-        lines.append(
-            "  " + ", ".join(f"{name} {value}" for name, value in packed.customization.items())
-        )
+        shapes = {"head": HEADS, "tail": TAILS}
+        values = [
+            f"{key} {value}" + ("" if value in shapes.get(key, value) else " (drawn as default)")
+            for key, value in packed.customization.items()
+        ]
+        lines.append("  " + ", ".join(values))
     return "\n".join(lines) + "\n"
 
 
