@@ -190,8 +190,11 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
-            option = (action.option_strings or [str(action.metavar or action.dest)])[-1].lstrip("-")
-            raise argparse.ArgumentError(None, unknown_name_message(option, value, names))
+            option = (action.option_strings or [str(action.metavar or action.dest)])[-1]
+            message = unknown_name_message(option.lstrip("-"), value, names)
+            if not isinstance(value, str):
+                message = f"{option} must be {' or '.join(names)}, got {value}"
+            raise argparse.ArgumentError(None, message)
 
 
 class _HelpAllAction(argparse.Action):
