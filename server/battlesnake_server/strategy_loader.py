@@ -226,8 +226,7 @@ def strategy_factory(
         unused = f"policy rules {spec.rules}" if spec.rules else f"filters {', '.join(filters)}"
         raise ValueError(
             f"the {unused} need a policy, and {spec.source!r} is not a policy; give a .onnx file, "
-            f"a run directory or {BUILTIN_POLICY_NAME!r}, or register a snake of rules "
-            "(docs/how-to/add-rules-to-a-policy.md)"
+            f"a run directory or {BUILTIN_POLICY_NAME!r} (docs/how-to/add-rules-to-a-policy.md)"
         )
     factory, _ = snakes.load(str(spec))
     if not isinstance(factory, PolicyFactory) or spec.is_bundle:
