@@ -107,10 +107,17 @@ class LeagueSnakes:
         """Start a program that is not running, and wait until the program responds."""
         limit, pause_s = time.monotonic() + _START_TIMEOUT_S, 0.1
         while True:
+            running = self._running.get(entrant.label)
+            status = running and running.poll()
             self._start_program(entrant.label)
             try:
                 return await check_responds(entrant.source, entrant.address_policy)
-            except ValueError:
+            except ValueError as error:
+                if time.monotonic() > limit and status is not None:
+                    command = self._commands[entrant.label]
+                    raise ValueError(
+                        f"`{command}` exits with status {status}; correct the command"
+                    ) from error
                 if time.monotonic() > limit:
                     raise
                 await asyncio.sleep(pause_s)
