@@ -81,6 +81,17 @@ def test_the_documentation_is_short() -> None:
     assert words(iter([*about, *project.glob("*.md")])) <= 4_000
 
 
+@pytest.mark.parametrize("page", HOW_TO, ids=title)
+def test_runs_of_two_algorithms_have_two_names(page: Path) -> None:
+    algorithms: dict[str, str] = {}
+    for line in command_lines(page):
+        options = dict(re.findall(r"--(name|experiment|algorithm) (\S+)", line))
+        name = options.get("name", options.get("experiment"))
+        if " train " in line and "--dry-run" not in line and name:
+            algorithm = options.get("algorithm", "")
+            assert algorithms.setdefault(name, algorithm) == algorithm, line
+
+
 def test_every_page_is_in_the_menu() -> None:
     def below(page: Path) -> Iterator[Path]:
         yield page
