@@ -99,9 +99,11 @@ def main(argv: list[str] | None = None) -> int:
             command.reject_given(arguments, unused, where)
             is_alone = len(arguments.snakes) == 1 and not arguments.num_snakes
             if is_alone and arguments.ruleset != "solo":
+                (alone,) = arguments.snakes
+                opponent = "cautious" if alone == "hungry" else "hungry"
                 raise ValueError(
-                    f"{arguments.snakes[0]} is the only snake; name an opponent, such as "
-                    "hungry, or give --num-snakes 1 for games without opponents"
+                    f"{alone} is the only snake; name an opponent, such as {opponent}, or give "
+                    "--num-snakes 1 for games without opponents"
                 )
         if arguments.web:
             # Only the pages need Flask, whose import takes time.
