@@ -183,7 +183,8 @@ def test_visitors_without_a_token_cannot_start_an_analysis(game: Path) -> None:
     app.config["TOKEN"] = "secret"
     client = app.test_client()
     assert 'data-may="false"' in client.get("/replay/game.jsonl.gz").text
-    assert client.post("/analysis/game.jsonl.gz", json={}).status_code == 403
+    refused = client.post("/analysis/game.jsonl.gz", json={})
+    assert (refused.status_code, "; open the address with" in refused.text) == (403, True)
     assert client.get("/?token=secret").status_code == 302
     assert 'data-may="true"' in client.get("/replay/game.jsonl.gz").text
     allowed = replay_pages.create_app([game.parent])

@@ -16,8 +16,7 @@ from flask import Flask, Response, current_app, jsonify, redirect, request
 _COOKIE_MAX_AGE_S = 30 * 24 * 3600
 ACTION_DESCRIPTION = "start, fetch and analyze games, play in them, and query snakes"
 _FORBIDDEN_MESSAGE = (
-    "this action needs the access token: open the address that the server printed when it started "
-    f"to {ACTION_DESCRIPTION}"
+    "this action needs the access token; open the address with ?token= that the server printed"
 )
 
 
