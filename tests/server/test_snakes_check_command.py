@@ -88,6 +88,7 @@ def test_a_change_that_does_no_harm_is_fit_and_advice_names_rules(
     better = path.read_text().replace("filters.neck,", "filters.neck, filters.bodies,")
     new = written("new", better)
     assert snakes_check_command.main([new, "--against", str(path)]) == 0
+    assert "two-snake games against mine.py\n" in capsys.readouterr().out
     with pytest.raises(ValueError, match="exists"):
         snakes_check_command.write_template(path)
 

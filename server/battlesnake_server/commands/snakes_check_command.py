@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
         limited = _limited_factory(options.against)
         old = _run_calls_in(lambda board: snakes.named_errors(options.against), limited)
     try:
-        for line in _iter_findings(new, old):
+        for line in _iter_findings(new, old, options.against):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
     except _SnakeCheckError as error:
@@ -146,12 +146,15 @@ def _checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
     return _run_calls_in(check, functools.partial(make_strategy, make))
 
 
-def _iter_findings(new: StrategyFactory, old: StrategyFactory | None) -> Iterator[str]:
+def _iter_findings(
+    new: StrategyFactory, old: StrategyFactory | None, old_name: str
+) -> Iterator[str]:
     """Check a snake, and yield the findings, one line each.
 
     Args:
         new: Factory of the snake to check.
         old: Factory of the snake's earlier version, or None.
+        old_name: Name of the earlier version.
 
     Raises:
         _SnakeCheckError: At the first finding that rejects the snake.
@@ -172,7 +175,7 @@ def _iter_findings(new: StrategyFactory, old: StrategyFactory | None) -> Iterato
         return
     regressions = [one.scenario.name for one in failed if one.scenario.run(old(0)).passed]
     if regressions:
-        raise _SnakeCheckError(f"regression: the earlier version passed {', '.join(regressions)}")
+        raise _SnakeCheckError(f"regression: {old_name} passed {', '.join(regressions)}")
     counts = [0] * len(PAIR_SCORES)
     for index in range(_MAX_PAIRS):
         counts[play_pair(MatchSettings(), new, old, 1, index)[0]] += 1
@@ -180,7 +183,7 @@ def _iter_findings(new: StrategyFactory, old: StrategyFactory | None) -> Iterato
             break
     estimated = EloEstimate.from_pairs(counts)
     games = 2 * estimated.pairs
-    summary = f"score {estimated.score:.0%} in {games} two-snake games against the earlier version"
+    summary = f"score {estimated.score:.0%} in {games} two-snake games against {old_name}"
     if verdict == "H0" or (verdict is None and estimated.score < 0.5):
         raise _SnakeCheckError(f"regression: {summary}")
     yield summary
