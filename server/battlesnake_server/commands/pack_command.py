@@ -257,7 +257,7 @@ def parser() -> Parser:
     )
     add = parser.add_argument
     add("extension", nargs="?", type=Path, metavar="EXTENSION",
-        help="Python file that registers a snake, or filters for --policy")  # fmt: skip
+        help="Python file with a snake, or with filters for --policy")  # fmt: skip
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--snake", metavar="NAME", help="snake to pack: a snake registered "
         "in EXTENSION, or a built-in snake")  # fmt: skip
