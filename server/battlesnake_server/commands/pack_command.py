@@ -104,7 +104,10 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
     }
     files: dict[str, bytes] = {}
     if (given := options.extension) and not given.exists():
-        raise ValueError(f"{given} does not exist; for a built-in snake, give --snake {given}")
+        remedy = f"for a built-in snake, give --snake {given}"
+        if given.suffix == ".py":
+            remedy = "`battlesnake-gym snakes new` writes a snake"
+        raise ValueError(f"{given} does not exist; {remedy}")
     if given and given.suffix != ".py":
         raise ValueError(f"EXTENSION must be a Python file, got {given}; omit it")
     own_snakes, own_filters, has_rules = _read_extension(options.extension, files)
