@@ -105,10 +105,10 @@ class LeagueSnakes:
 
     async def _run_program(self, entrant: Entrant) -> None:
         """Start a program that is not running, and wait until the program responds."""
-        limit, pause_s = time.monotonic() + _START_TIMEOUT_S, 0.1
+        limit, pause_s, status = time.monotonic() + _START_TIMEOUT_S, 0.1, None
         while True:
-            running = self._running.get(entrant.label)
-            status = running and running.poll()
+            if running := self._running.get(entrant.label):
+                status = status if running.poll() is None else running.returncode
             self._start_program(entrant.label)
             try:
                 return await check_responds(entrant.source, entrant.address_policy)
