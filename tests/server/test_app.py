@@ -265,6 +265,16 @@ def test_the_environment_configures_a_container(monkeypatch: pytest.MonkeyPatch)
     }, "and nobody switches on debugging there"
 
 
+def test_a_misspelled_variable_is_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("SNAK", "PORT_8000_TCP", "SERVICE_HOST", "TOKEN", "GYM_EXTENSIONS"):
+        monkeypatch.setenv(f"BATTLESNAKE_{name}", "hungry")
+    assert from_environment() == {}
+    (line,) = caplog.messages
+    assert line == "BATTLESNAKE_SNAK has no effect; did you mean BATTLESNAKE_SNAKE?"
+
+
 @pytest.mark.parametrize(("text", "ponders"), [("1", True), ("0", None), ("", None)])
 def test_the_environment_says_whether_to_ponder(
     monkeypatch: pytest.MonkeyPatch, text: str, ponders: bool | None

@@ -36,6 +36,7 @@ from flask import Flask, Response, jsonify
 from werkzeug.exceptions import HTTPException
 
 from battlesnake_gym import snakes
+from battlesnake_gym.common.suggestions import nearest_name
 from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, SnakeSpec
 from battlesnake_server.bundle import (
     CUSTOMIZATION_FORMATS,
@@ -131,12 +132,17 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
 def from_environment() -> dict[str, Any]:
     """Return the configuration from the environment.
 
-    Empty variables count as unset. Spaces separate the names in ``BATTLESNAKE_FILTERS``.
+    Empty variables count as unset. Spaces separate the names in ``BATTLESNAKE_FILTERS``. A name
+    that resembles a known name is reported as a warning; Kubernetes, for example, sets others.
 
     Raises:
         ValueError: If ``BATTLESNAKE_PONDER`` is neither 1 nor 0.
     """
     keys = set(DEFAULT_CONFIG) - {"VIEW_RADIUS", "SEND_DECISIONS", "MAX_CONTENT_LENGTH"}
+    for variable in os.environ:
+        prefix, _, key = variable.partition(ENVIRONMENT_PREFIX)
+        if not prefix and key not in keys and (known := nearest_name(key, sorted(keys))):
+            log.warning("%s has no effect; did you mean %s%s?", variable, ENVIRONMENT_PREFIX, known)
     config: dict[str, Any] = {key: os.environ.get(ENVIRONMENT_PREFIX + key) for key in keys}
     if config["FILTERS"]:
         config["FILTERS"] = config["FILTERS"].split()
