@@ -10,7 +10,8 @@ import torch
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 
-from battlesnake_rl.mabs.dqn.dqn import DQNConfig, DQNLearner, _copy_to_cpu_async
+from battlesnake_rl.mabs.base.torch_learner import copy_to_cpu_async
+from battlesnake_rl.mabs.dqn.dqn import DQNConfig, DQNLearner
 from tests.algorithms import built
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -22,7 +23,7 @@ def test_what_a_gpu_computes_is_read_once_it_has_come(monkeypatch: pytest.Monkey
     gpu = MagicMock()
     gpu.tensor.device.type = "cuda"
     monkeypatch.setattr("torch.cuda.Event", gpu.event)
-    arrived = _copy_to_cpu_async(gpu.tensor)
+    arrived = copy_to_cpu_async(gpu.tensor)
     done = [name.replace("()", "") for name, *_ in gpu.mock_calls]
     assert done == ["tensor.to", "event", "event.record"]
     arrived()

@@ -20,6 +20,7 @@ from torch.utils import _foreach_utils
 
 from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.base.fragment import Fragment
+from battlesnake_rl.mabs.distil import distil
 from battlesnake_rl.mabs.dqn import dqn
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import _split_observation
@@ -44,7 +45,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         def arrived() -> Any:
             copies.append("waited for")
-            return np.zeros(errors.shape, np.float32)
+            return np.ones(errors.shape, np.float32)
 
         return arrived
 
@@ -63,7 +64,8 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     kernels = "_get_fused_kernels_supported_devices"
     for patched, name, instead in (
         (torch_learner, "get_device", lambda *_: torch.device("meta")),
-        (dqn, "_copy_to_cpu_async", coming),
+        (dqn, "copy_to_cpu_async", coming),
+        (distil, "copy_to_cpu_async", coming),
         (torch.Tensor, "pin_memory", pin_memory),
         (torch.Tensor, "to", to),
         (torch, "autocast", lambda *_, **__: contextlib.nullcontext()),
@@ -129,7 +131,7 @@ def test_ppo_waits_for_nothing(copied: list[str]) -> None:
     assert set(copied) == {"pinned", "stepped"}
 
 
-def test_distil_waits_for_nothing(copied: list[str]) -> None:
+def test_distil_waits_for_its_priorities_alone(copied: list[str]) -> None:
     learner = learner_of("DISTIL", minibatch_size=32)
     labels = Fragment(
         columns={
@@ -144,4 +146,6 @@ def test_distil_waits_for_nothing(copied: list[str]) -> None:
     copied.clear()
     learner.learn([labels], 0)
     assert len(learner._pending_metrics) == 2 * learner.config.max_replay_ratio
-    assert set(copied) == {"pinned", "stepped"}
+    # The priorities are asked for before the gradients and waited for after the last step.
+    update = ["pinned"] * (len(labels.columns) + 1) + ["begun", "stepped", "waited for"]
+    assert copied == update * len(learner._pending_metrics)

@@ -150,7 +150,7 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
         ("policy", ["--algorithm", "EXIT"], "start_from needs PPO"),
         ("opponents", ["--opponents", '{"a.zip": 0.7, "b.zip": 0.2}'], ""),
         ("opponents", ["--opponents", '{"a.zip": 0.7, "b.zip": 0.8}'], r"less than 1.* 'b\.zip'"),
-        ("opponents", ["--opponents", '{"a.zip": "x"}'], r"'a\.zip' must be between"),
+        ("opponents", ["--opponents", '{"a.zip": "x"}'], r"'a\.zip' must be more than 0"),
         ("opponents", ["--algorithm", "MXNET", "--opponents", '{"a.zip": 0.7}'], "got MXNET"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,6 +54,27 @@ def schedule_value(
     positions, values = zip(*schedule, strict=True)
     position = run_progress if _is_run_schedule(schedule) else env_steps
     return float(np.interp(position, positions, values).round(12))
+
+
+def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
+    """Start copying ``tensor`` to the CPU.
+
+    Returns:
+        A function that waits for the end of the copy and returns the array. The function does not
+        wait for GPU work that starts later.
+    """
+    copy = tensor.to("cpu", non_blocking=True)
+    if tensor.device.type != "cuda":
+        return copy.numpy
+    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    copied.record()
+
+    def wait_for_copy() -> NDArray[Any]:
+        """Wait for the end of the copy, and return the array."""
+        copied.synchronize()
+        return copy.numpy()
+
+    return wait_for_copy
 
 
 class BatchedLearner(TorchLearner):  # type: ignore[misc]

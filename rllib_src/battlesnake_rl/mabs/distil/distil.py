@@ -28,7 +28,7 @@ from battlesnake_heuristics.search.evaluation import load_builtin, score_to_prob
 from battlesnake_heuristics.search.search import COMPILED, NOT_COMPILED_MESSAGE, Search
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.fragment import Fragment
-from battlesnake_rl.mabs.base.torch_learner import BatchedLearner
+from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, copy_to_cpu_async
 from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
@@ -199,7 +199,7 @@ class _DistilLearner(BatchedLearner):
             rows, weights = self._draw_labels(known)
             batch = {name: column[rows] for name, column in self._label_buffer.items()}
             self._train_on(batch | {_WEIGHTS: weights})
-            self._priorities[rows] = self._expected_regrets.cpu()
+            self._priorities[rows] = self._expected_regrets()
         self._weights_seq_no += 1
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
 
@@ -249,7 +249,9 @@ class _DistilLearner(BatchedLearner):
         losses: Tensor = policy_losses + config.vf_loss_coeff * vf_losses
         with torch.no_grad():
             expected = (logits.softmax(-1) * batch[_REGRETS]).sum(-1)
-            self._expected_regrets = expected.clamp(_MIN_PRIORITY, _MAX_PRIORITY)
+            # The copy overlaps with the backward pass.
+            expected = expected.clamp(_MIN_PRIORITY, _MAX_PRIORITY)
+            self._expected_regrets = copy_to_cpu_async(expected)
             agrees = batch[_REGRETS].gather(-1, logits.argmax(-1, keepdim=True)).squeeze(-1) == 0
             rows = torch.stack((losses, policy_losses, vf_losses, agrees))
             self._pending_metrics.append((rows * batch[_WEIGHTS]).mean(-1))

@@ -28,7 +28,7 @@ from torch.nn.functional import huber_loss, mse_loss
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
 from battlesnake_rl.mabs.base.fragment import Fragment
-from battlesnake_rl.mabs.base.torch_learner import BatchedLearner
+from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, copy_to_cpu_async
 from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer
 from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, ReplayBuffer
 from battlesnake_rl.mabs.envs.training_env_config import env_options
@@ -129,27 +129,6 @@ def _choose_moves(
     return np.asarray(np.where(action_mask, preference, -np.inf).argmax(-1), np.uint8)
 
 
-def _copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
-    """Start copying ``tensor`` to the CPU.
-
-    Returns:
-        A function that waits for the end of the copy and returns the array. The function does not
-        wait for GPU work that starts later.
-    """
-    copy = tensor.to("cpu", non_blocking=True)
-    if tensor.device.type != "cuda":
-        return copy.numpy
-    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record()
-
-    def wait_for_copy() -> NDArray[Any]:
-        """Wait for the end of the copy, and return the array."""
-        copied.synchronize()
-        return copy.numpy()
-
-    return wait_for_copy
-
-
 class DQNLearner(BatchedLearner, DQNTorchLearner):  # type: ignore[misc]
     """RLlib's DQN learner for one module, with deferred metrics.
 
@@ -189,7 +168,7 @@ class DQNLearner(BatchedLearner, DQNTorchLearner):  # type: ignore[misc]
         loss_of = huber_loss if config.td_error_loss_fn == "huber" else mse_loss
         loss = (batch["weights"] * loss_of(q_values, targets, reduction="none")).mean()
         td_errors = (q_values.detach() - targets).abs()
-        self._td_errors = _copy_to_cpu_async(td_errors)
+        self._td_errors = copy_to_cpu_async(td_errors)
         self._pending_metrics.append((loss.detach(), q_values.detach(), td_errors))
         return loss
 
