@@ -284,7 +284,7 @@ def _shorten_line(text: str, max_chars: int) -> str:
         text = " ".join(words)
     cause, semicolon, remedy = text.partition("; ")
     rest = semicolon + remedy
-    if len(rest) > max_chars - _MAX_WORD_CHARS:
+    if len(rest) > max_chars // 2:
         cause, rest = text, ""
     room = max_chars - len(rest)
     for word in sorted(cause.split(), key=len, reverse=True):
@@ -347,12 +347,12 @@ def size(text: str) -> tuple[int, int]:
 
 
 def local_path(text: str) -> Path:
-    """Parse a path of this machine.
+    """Parse a path on this machine.
 
     URIs are rejected, because ``Path("s3://bucket")`` is the relative path ``s3:/bucket``.
     """
     if "://" in text:
-        raise argparse.ArgumentTypeError(f"must be a path of this machine, got the URI {text}")
+        raise argparse.ArgumentTypeError(f"must be a path on this machine, got the URI {text}")
     return Path(text)
 
 

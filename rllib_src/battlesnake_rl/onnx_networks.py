@@ -95,8 +95,8 @@ def _load_rllib_module(folder: Path) -> Any:
             _ClassUnpickler(file).load()
     except Exception as error:  # Unpickling may raise any exception.
         raise PolicyError(
-            f"{folder}: the module's class cannot be loaded: {error}; add the code of its training "
-            "to PYTHONPATH, and use the Python version of its training"
+            f"{folder}: the module's class cannot be loaded: {error}; add the training code to "
+            "PYTHONPATH, and use the Python version of the training"
         ) from error
     return RLModule.from_checkpoint(str(folders[0].absolute()))
 
@@ -109,7 +109,7 @@ class _ClassUnpickler(pickle.Unpickler):
         try:
             return super().find_class(module_name, global_name)
         except (AttributeError, ImportError) as error:
-            raise PolicyError(f"{module_name}.{global_name} does not exist") from error
+            raise PolicyError(f"{module_name}.{global_name}: {error}") from error
 
 
 def _scale_input(network: Any, scale: float | None) -> Any:

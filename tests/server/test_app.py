@@ -268,7 +268,7 @@ def test_the_environment_configures_a_container(monkeypatch: pytest.MonkeyPatch)
 def test_a_misspelled_variable_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name in ("SNAK", "PORT_8000_TCP", "SERVICE_HOST", "TOKEN", "GYM_EXTENSIONS"):
+    for name in ("SNAK", "PORT", "SNAKE_PORT", "NAME", "THREADS", "SERVICE_HOST", "TOKEN"):
         monkeypatch.setenv(f"BATTLESNAKE_{name}", "hungry")
     assert from_environment() == {}
     (line,) = caplog.messages

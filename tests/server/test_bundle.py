@@ -466,6 +466,11 @@ def test_a_file_with_functions_is_packed(
     assert packed.customization == {"head": "evill", "color": "#123456"}
     decision = packed.factory()(1)(Board.new(7, 7, 2), 0.1)
     assert snakes.to_decision(decision).move == "left"
+    source.write_text("info = lambda: {'color': 'red'}\nmove = lambda state: 'left'\n")
+    assert pack_command.main([str(source), "-o", str(output)]) == 2
+    assert re.search(r"info\(\) in .*mine\.py: color must be", capsys.readouterr().err)
+    source.write_text(RULES + "\nrules = [filters.walls]\nasync def move(state): ...\n")
+    assert pack_command.main([str(source), "--policy", "shipped", "-o", str(output)]) == 0
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
     np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, atol=1e-4)
     constructor = folder / "class_and_ctor_args.pkl"
     constructor.write_bytes(constructor.read_bytes().replace(b"SnakeQModule", b"MovedQModule"))
-    with pytest.raises(PolicyError, match=r"checkpoint.*q_network\.MovedQModule .*PYTHONPATH"):
+    with pytest.raises(PolicyError, match=r"checkpoint.*q_network\.MovedQModule: .*PYTHONPATH"):
         exported(folder, tmp_path)
 
 

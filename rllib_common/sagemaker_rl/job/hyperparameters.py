@@ -533,10 +533,11 @@ null, got 'hungry'; write a list as '["hungry"]'
             return value
     wanted = " or ".join("null" if one is type(None) else str(one.__name__) for one in kinds)
     hint = ""
-    if isinstance(value, str) and value.startswith(("{", "[")):
+    if {list, dict} & {*kinds} and isinstance(value, str) and value.startswith(("{", "[")):
         hint = "; write JSON, with double quotes around names"
     elif list in kinds and float not in kinds and isinstance(value, str):
-        hint = f"; write a list as {json.dumps([parse_value(one) for one in value.split(',')])!r}"
+        parts = [parse_value(one.strip()) for one in value.split(",") if one.strip()]
+        hint = f"; write a list as {json.dumps(parts)!r}"
     raise HyperparameterError(f"hyperparameter {name} must be {wanted}, got {value!r}{hint}")
 
 

@@ -116,7 +116,7 @@ class LeagueSnakes:
                 if time.monotonic() > limit and status is not None:
                     command = self._commands[entrant.label]
                     raise ValueError(
-                        f"`{command}` exits with status {status}; correct the command"
+                        f"`{command}` exited with status {status}, and {error}"
                     ) from error
                 if time.monotonic() > limit:
                     raise

@@ -110,7 +110,8 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
         raise ValueError(f"{given} does not exist; {remedy}")
     if given and given.suffix != ".py":
         raise ValueError(f"EXTENSION must be a Python file, got {given}; omit it")
-    own_snakes, own_filters, has_rules = _read_extension(options.extension, files)
+    bundle.check_customization(customization)
+    own_snakes, own_filters, has_rules = _read_extension(options, files)
     if options.policy:
         metadata["filters"] = _select_filters(options, own_filters)
         if given and not has_rules and {*own_filters}.isdisjoint(metadata["filters"]):
@@ -119,7 +120,7 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
                 "on a policy; see docs/how-to/add-rules-to-a-policy.md, or omit it"
             )
         if "://" in options.policy:
-            raise ValueError(f"--policy must be a path of this machine, got {options.policy}")
+            raise ValueError(f"--policy must be a path on this machine, got {options.policy}")
         policy = snakes.policy_path(SnakeSpec(options.policy)) or options.policy
         onnx_path = DEFAULT_POLICY_PATH if policy == BUILTIN_POLICY_NAME else Path(policy)
         files[POLICY_FILE] = policy_file.read(onnx_path)[0]
@@ -139,14 +140,17 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
     metadata["snake"] = None if learned else _select_snake(options, own_snakes)
     own_customization = getattr(own_snakes.get(metadata["snake"]), "customization", {})
     metadata["customization"] = own_customization | customization
-    bundle.check_customization(metadata["customization"])
+    try:
+        bundle.check_customization(metadata["customization"])
+    except ValueError as error:
+        raise ValueError(f"info() in {given}: {error}") from error
     if options.nodes and (options.policy or not _is_search(metadata["snake"], own_snakes)):
         raise ValueError("--nodes limits a search, and this snake does not search; omit --nodes")
     return metadata, files
 
 
 def _read_extension(
-    path: Path | None, files: dict[str, bytes]
+    options: argparse.Namespace, files: dict[str, bytes]
 ) -> tuple[dict[str, snakes.StrategyFactory], list[str], bool]:
     """Execute the extension file, and add the file to ``files``.
 
@@ -154,6 +158,7 @@ def _read_extension(
         The registered snakes, or the snake that the file defines (`api_snakes`), by name; the names
         of the registered filters; and whether the file defines policy rules.
     """
+    path = options.extension
     if path is None:
         return {}, [], False
     files[RULES_FILE] = path.read_bytes()
@@ -163,7 +168,8 @@ def _read_extension(
     ):
         module = bundle.run_extension_code(files[RULES_FILE], str(path))
     with snakes.named_errors(path.name, (ValueError, OSError)):
-        if not own_snakes and (factory := api_snakes.find_factory(module)):
+        is_snake = not (own_snakes or options.policy)
+        if is_snake and (factory := api_snakes.find_factory(module)):
             own_snakes[path.stem] = factory
     has_rules = hasattr(module, policy_rules.RULES_VARIABLE)
     if has_rules:
@@ -260,7 +266,7 @@ def parser() -> Parser:
     )
     add = parser.add_argument
     add("extension", nargs="?", type=Path, metavar="EXTENSION",
-        help="Python file with a snake, or with filters for --policy")  # fmt: skip
+        help="Python file with a snake, or with rules or filters for --policy")  # fmt: skip
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--snake", metavar="NAME", help="snake to pack: a snake registered "
         "in EXTENSION, or a built-in snake")  # fmt: skip

@@ -25,6 +25,7 @@ All configuration keys are optional. Without ``SNAKE`` and ``POLICY``, the defau
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import re
@@ -36,7 +37,6 @@ from flask import Flask, Response, jsonify
 from werkzeug.exceptions import HTTPException
 
 from battlesnake_gym import snakes
-from battlesnake_gym.common.suggestions import nearest_name
 from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, SnakeSpec
 from battlesnake_server.bundle import (
     CUSTOMIZATION_FORMATS,
@@ -132,8 +132,9 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
 def from_environment() -> dict[str, Any]:
     """Return the configuration from the environment.
 
-    Empty variables count as unset. Spaces separate the names in ``BATTLESNAKE_FILTERS``. A name
-    that resembles a known name is reported as a warning; Kubernetes, for example, sets others.
+    Empty variables count as unset. Spaces separate the names in ``BATTLESNAKE_FILTERS``. A
+    name that closely resembles a known name is logged as a warning. Other names are ignored,
+    because Kubernetes sets ``BATTLESNAKE_PORT``, for example, for a service of this name.
 
     Raises:
         ValueError: If ``BATTLESNAKE_PONDER`` is neither 1 nor 0.
@@ -141,8 +142,11 @@ def from_environment() -> dict[str, Any]:
     keys = set(DEFAULT_CONFIG) - {"VIEW_RADIUS", "SEND_DECISIONS", "MAX_CONTENT_LENGTH"}
     for variable in os.environ:
         prefix, _, key = variable.partition(ENVIRONMENT_PREFIX)
-        if not prefix and key not in keys and (known := nearest_name(key, sorted(keys))):
-            log.warning("%s has no effect; did you mean %s%s?", variable, ENVIRONMENT_PREFIX, known)
+        if not prefix and key not in keys:
+            for known in difflib.get_close_matches(key, sorted(keys), 1, 0.8):
+                log.warning(
+                    "%s has no effect; did you mean %s%s?", variable, ENVIRONMENT_PREFIX, known
+                )
     config: dict[str, Any] = {key: os.environ.get(ENVIRONMENT_PREFIX + key) for key in keys}
     if config["FILTERS"]:
         config["FILTERS"] = config["FILTERS"].split()

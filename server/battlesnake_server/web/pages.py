@@ -127,7 +127,7 @@ def _render_not_found(error: NotFound) -> tuple[str, int]:
 
 
 def _respond_to_missing_game(error: FileNotFoundError) -> Response:
-    """Respond with status 404, or raise an error of the operating system, which is a bug, again."""
+    """Respond with status 404; re-raise errors of the operating system, which are bugs."""
     if error.errno is not None:
         raise error
     return error_response(error, 404)

@@ -46,7 +46,7 @@ MAX_REGRET = 60.0
 """Maximum regret of a move, in cells of territory."""
 
 _MIN_PRIORITY, _NEW_PRIORITY, _MAX_PRIORITY = 0.1, 1.0, 20.0
-"""Priorities of labels, in cells: the limits of trained labels, and that of new labels.
+"""Minimum and maximum priority of trained labels, and the priority of new labels, in cells.
 
 The priority of a trained label is the policy's expected regret in the label's position.
 """
@@ -157,12 +157,13 @@ class _DistilEnvRunner(PPOEnvRunner):
 
 
 class _DistilLearner(BatchedLearner):
-    """Learner that trains on a buffer of the latest labels and prefers those of high priority."""
+    """Learner that trains on a buffer of the latest labels, with preference for high priorities."""
 
     metric_names = "total_loss", "policy_loss", "vf_loss", "expert_agreement"
     """Names of the reported metrics.
 
-    All metrics are estimates for uniform batches: `_WEIGHTS` undo the preference of `_draw_labels`.
+    All metrics are estimates for uniform batches: importance weights (`_WEIGHTS`) correct for the
+    draws.
     ``expert_agreement`` is the fraction of positions in which policy and expert prefer the same
     move.
     """
@@ -235,8 +236,8 @@ class _DistilLearner(BatchedLearner):
         keys = self._random.exponential(size=len(rows)) / self._priorities[rows]
         order = np.argpartition(keys, size)
         rows, limit = rows[order[:size]], keys[order[size]]
-        chances = -np.expm1(-limit * self._priorities[rows])
-        return rows, (1 / (_CANDIDATES_PER_LABEL * chances)).astype(np.float32)
+        probabilities = -np.expm1(-limit * self._priorities[rows])
+        return rows, (1 / (_CANDIDATES_PER_LABEL * probabilities)).astype(np.float32)
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
