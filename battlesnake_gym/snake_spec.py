@@ -75,6 +75,11 @@ class SnakeSpec:
         return self.source.startswith(("http://", "https://"))
 
     @property
+    def is_uri(self) -> bool:
+        """Whether the source is a URI of any scheme, which names no local file."""
+        return "://" in self.source
+
+    @property
     def is_frozen(self) -> bool:
         """Whether the snake is a policy or a checkpoint with the observation of the learner."""
         return self.source.startswith(_FROZEN_PREFIX)
@@ -82,13 +87,13 @@ class SnakeSpec:
     @property
     def is_bundle(self) -> bool:
         """Whether the snake is a bundle, packed or unpacked."""
-        return self.source.endswith(_BUNDLE_SUFFIXES) and "://" not in self.source
+        return self.source.endswith(_BUNDLE_SUFFIXES) and not self.is_uri
 
     @property
     def is_file(self) -> bool:
         """Whether the snake is a frozen policy, a Python file, a ``.onnx`` file or a bundle."""
         known = self.is_frozen or self.is_bundle or self.source.endswith((".py", ".onnx"))
-        return known and "://" not in self.source
+        return known and not self.is_uri
 
     @property
     def path(self) -> str:

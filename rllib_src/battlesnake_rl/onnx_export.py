@@ -261,8 +261,10 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
     if state_size := getattr(network, "state_size", 0):
         examples.append(torch.zeros((2, state_size)))
         names = [INPUT, STATE_INPUT], [OUTPUT, STATE_OUTPUT]
-    any_size = getattr(getattr(network, "trunk", None), "global_pool", False)
-    variable_axes = [(0, 2, 3) if any_size else (0,), (0,)]
+    variable = torch.export.Dim.AUTO
+    dynamic_shapes = [{0: variable} for _ in examples]
+    if getattr(getattr(network, "trunk", None), "global_pool", False):
+        dynamic_shapes[0] |= {2: variable, 3: variable}
     # Without this level, the exporter would log every missing optional package.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.no_grad():
@@ -272,10 +274,7 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
             tuple(examples),
             input_names=names[0],
             output_names=names[1],
-            dynamic_shapes=tuple(
-                dict.fromkeys(axes, torch.export.Dim.AUTO)
-                for axes in variable_axes[: len(examples)]
-            ),
+            dynamic_shapes=tuple(dynamic_shapes),
             dynamo=True,
             verbose=False,
         )

@@ -102,7 +102,7 @@ def _load_rllib_module(folder: Path) -> Any:
 
 
 class _ClassUnpickler(pickle.Unpickler):
-    """Unpickler whose errors name the missing class."""
+    """Unpickler that names the class in its errors."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         """Return the object with this name in the module."""

@@ -148,9 +148,8 @@ class CheckedFields:
                     _check_schedule(name, value, field.metadata["bounds"].get("last_position", 1))
                 _check_bounds(name, value, field.metadata["bounds"])
             except HyperparameterError as error:
-                default = field.metadata["default"]
-                shown = default if isinstance(default, str) else json.dumps(default)
-                raise HyperparameterError(f"{error}; the default is {shown}") from None
+                default = _format_value(field.metadata["default"])
+                raise HyperparameterError(f"{error}; the default is {default}") from None
             object.__setattr__(self, field.name, value)
 
     @classmethod
@@ -196,8 +195,7 @@ class CheckedFields:
             default = defaults.get(field.name, field.metadata["default"])
             text = field.metadata["help"].replace("%", "%%")
             if default is not None and default is not False:
-                shown = default if isinstance(default, str) else json.dumps(default)
-                text = f"{text} (default: {shown})"
+                text = f"{text} (default: {_format_value(default)})"
             name = field.name.rstrip("_")
             for alias in (name, *field.metadata["aliases"]):
                 add = functools.partial(group.add_argument, dest=f"hyperparameter.{alias}",
@@ -501,6 +499,11 @@ def _resolve_overrides(
     return changed
 
 
+def _format_value(value: Any) -> str:
+    """Return the text from which `parse_value` makes ``value``."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def convert_value(name: str, value: Any, kind: Any) -> Any:
     """Convert ``value`` to the type ``kind``.
 
@@ -533,11 +536,12 @@ null, got 'hungry'; write a list as '["hungry"]'
             return value
     wanted = " or ".join("null" if one is type(None) else str(one.__name__) for one in kinds)
     hint = ""
-    if {list, dict} & {*kinds} and isinstance(value, str) and value.startswith(("{", "[")):
-        hint = "; write JSON, with double quotes around names"
-    elif list in kinds and float not in kinds and isinstance(value, str):
-        parts = [parse_value(one.strip()) for one in value.split(",") if one.strip()]
-        hint = f"; write a list as {json.dumps(parts)!r}"
+    if isinstance(value, str) and {list, dict} & {*kinds}:
+        if value.startswith(("{", "[")):
+            hint = "; write JSON, with double quotes around names"
+        elif list in kinds and float not in kinds:
+            parts = [parse_value(one.strip()) for one in value.split(",") if one.strip()]
+            hint = f"; write a list as {json.dumps(parts)!r}"
     raise HyperparameterError(f"hyperparameter {name} must be {wanted}, got {value!r}{hint}")
 
 

@@ -145,7 +145,7 @@ def main(argv: list[str] | None = None) -> int:
         options.error(f"--opponents: {PAST_SELF} plays only in training; use a policy file")
     try:
         policy = SnakeSpec.parse(arguments.policy)
-        if "://" in policy.source:
+        if policy.is_uri:
             raise ValueError(f"{policy} is a URL; give a run, a checkpoint or a .onnx file")
         if policy.nodes is not None:
             raise ValueError(f"@{policy.nodes} has no effect on a policy; omit @{policy.nodes}")

@@ -107,19 +107,20 @@ class LeagueSnakes:
         """Start a program that is not running, and wait until the program responds."""
         limit, pause_s, status = time.monotonic() + _START_TIMEOUT_S, 0.1, None
         while True:
-            if running := self._running.get(entrant.label):
-                status = status if running.poll() is None else running.returncode
+            running = self._running.get(entrant.label)
+            if running and running.poll() is not None:
+                status = running.returncode
             self._start_program(entrant.label)
             try:
                 return await check_responds(entrant.source, entrant.address_policy)
             except ValueError as error:
-                if time.monotonic() > limit and status is not None:
+                if time.monotonic() > limit:
+                    if status is None:
+                        raise
                     command = self._commands[entrant.label]
                     raise ValueError(
                         f"`{command}` exited with status {status}, and {error}"
                     ) from error
-                if time.monotonic() > limit:
-                    raise
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, 2.0)  # A program that always fails restarts rarely.
 

@@ -119,9 +119,10 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
                 f"{given.name} defines neither `rules` nor a selected filter, so it has no effect "
                 "on a policy; see docs/how-to/add-rules-to-a-policy.md, or omit it"
             )
-        if "://" in options.policy:
+        spec = SnakeSpec(options.policy)
+        if spec.is_uri:
             raise ValueError(f"--policy must be a path on this machine, got {options.policy}")
-        policy = snakes.policy_path(SnakeSpec(options.policy)) or options.policy
+        policy = snakes.policy_path(spec) or options.policy
         onnx_path = DEFAULT_POLICY_PATH if policy == BUILTIN_POLICY_NAME else Path(policy)
         files[POLICY_FILE] = policy_file.read(onnx_path)[0]
         json_name = Path(POLICY_FILE).with_suffix(".json").name

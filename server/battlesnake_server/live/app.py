@@ -141,8 +141,8 @@ def from_environment() -> dict[str, Any]:
     """
     keys = set(DEFAULT_CONFIG) - {"VIEW_RADIUS", "SEND_DECISIONS", "MAX_CONTENT_LENGTH"}
     for variable in os.environ:
-        prefix, _, key = variable.partition(ENVIRONMENT_PREFIX)
-        if not prefix and key not in keys:
+        key = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if key != variable and key not in keys:
             for known in difflib.get_close_matches(key, sorted(keys), 1, 0.8):
                 log.warning(
                     "%s has no effect; did you mean %s%s?", variable, ENVIRONMENT_PREFIX, known

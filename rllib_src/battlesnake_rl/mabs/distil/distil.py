@@ -157,15 +157,14 @@ class _DistilEnvRunner(PPOEnvRunner):
 
 
 class _DistilLearner(BatchedLearner):
-    """Learner that trains on a buffer of the latest labels, with preference for high priorities."""
+    """Learner that draws labels from a buffer of the latest labels, by priority."""
 
     metric_names = "total_loss", "policy_loss", "vf_loss", "expert_agreement"
     """Names of the reported metrics.
 
     All metrics are estimates for uniform batches: importance weights (`_WEIGHTS`) correct for the
-    draws.
-    ``expert_agreement`` is the fraction of positions in which policy and expert prefer the same
-    move.
+    draws. ``expert_agreement`` is the fraction of positions in which policy and expert prefer the
+    same move.
     """
     per_move_columns = _REGRETS, ACTION_MASK
 

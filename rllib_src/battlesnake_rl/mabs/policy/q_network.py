@@ -79,7 +79,9 @@ def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
     settings = old_runs.rename_keys(model_config, old_runs.NETWORK_SETTING_NAMES)
     trunk = {key: settings.get(key, default) for key, default in TRUNK_DEFAULTS.items()}
     if not trunk["global_pool"]:
-        del trunk["global_pool"]  # Checkpoints of version 0.1 do not contain this setting.
+        # A resumed run compares its settings with those of the checkpoint, which may be older
+        # than this setting.
+        del trunk["global_pool"]
     return trunk
 
 
@@ -148,8 +150,8 @@ class _ChannelsLastFlatten(nn.Flatten):
         return super().forward(features)
 
 
-class _MeanAndMaximum(nn.Module):
-    """Layer that returns the mean and the maximum of each channel over the board, (B, 2 * C)."""
+class _GlobalPool(nn.Module):
+    """Global average and maximum pooling of each channel: (B, C, H, W) to (B, 2 * C)."""
 
     def forward(self, features: Tensor) -> Tensor:
         """Return the pooled features."""
@@ -245,7 +247,7 @@ class ConvTrunk(nn.Module):
             previous = count
             sides = [(side - 1) // stride + 1 for side in sides]
         self.global_pool = global_pool
-        last = _MeanAndMaximum() if global_pool else _ChannelsLastFlatten()
+        last = _GlobalPool() if global_pool else _ChannelsLastFlatten()
         self.convolutions = nn.Sequential(*layers, last)
         far = previous * (2 if global_pool else sides[0] * sides[1])
         near = shape[0] * self.head_crop**2
